@@ -1,0 +1,100 @@
+"""One shape of evidence: what a run found, as numbers with intervals, tables and plots.
+
+A recipe returns a `Result`; the run directory stores it as `result.json`; reports, comparisons and
+benchmarks read that file and nothing else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured number.
+
+    Attributes
+    ----------
+    value : float
+        The estimate (a mean over seeds, or one estimate).
+    low, high : float or None
+        Ends of its 95 % interval; None where no interval exists.
+    n : int
+        What the interval rests on: number of seeds, or of rows.
+    unit : str
+        Unit of `value` (empty for a pure number).
+    label : str
+        What a person calls it; the report falls back on the figure's name.
+    better : str
+        "lower", "higher", or empty where neither is better.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int = 1
+    unit: str = ""
+    label: str = ""
+    better: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text cells for the report and the terminal."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report: text paragraphs, then a table, then a plot.
+
+    `svg` is the path of a plot inside the run directory, for instance ``plots/curve.svg``.
+    """
+
+    title: str
+    text: tuple[str, ...] = ()
+    table: Table | None = None
+    svg: str | None = None
+    caption: str = ""
+
+
+@dataclass
+class Result:
+    """What a recipe hands back.
+
+    `figures` and `baselines` have the same form, so that each method stands beside what a user
+    would otherwise pick. `headline` names the figures shown first. `warnings` are findings that a
+    reader must know before believing the figures (weak instruments, few clients).
+    """
+
+    figures: dict[str, Figure]
+    baselines: dict[str, Figure]
+    seeds: list[int]
+    headline: list[str] = field(default_factory=list)
+    summary: str = ""
+    warnings: list[str] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plain form written to `result.json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Result":
+        """Read the plain form back; raises KeyError or TypeError if it is not one."""
+        fields = dict(data)
+        fields["figures"] = {k: Figure(**v) for k, v in data["figures"].items()}
+        fields["baselines"] = {k: Figure(**v) for k, v in data["baselines"].items()}
+        fields["sections"] = [_section(s) for s in data["sections"]]
+        return cls(**fields)
+
+
+def _section(data: Mapping[str, Any]) -> Section:
+    table = data["table"]
+    if table is not None:
+        table = Table(tuple(table["columns"]), tuple(tuple(row) for row in table["rows"]))
+    return Section(data["title"], tuple(data["text"]), table, data["svg"], data["caption"])

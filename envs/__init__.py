@@ -1,0 +1,1 @@
+"""Gymnasium environments and their physics. Imports nothing else of ours."""

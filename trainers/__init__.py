@@ -1,0 +1,1 @@
+"""What learns: one package a method."""
