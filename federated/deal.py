@@ -8,6 +8,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,10 +46,12 @@ def deal(
         raise ValueError(f"{len(parts)} clients have {len(labels)} labels")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "clients.json").unlink(missing_ok=True)
+    for stale in folder.glob("client-*.npz"):
+        stale.unlink()
     for partition_id, part in enumerate(parts):
         own = rows.take(part)
         arrays: dict[str, Any] = {name: getattr(own, name) for name in _ARRAYS}
-        _write(_client_file(folder, partition_id), lambda file, a=arrays: np.savez(file, **a))
+        _write(_client_file(folder, partition_id), partial(np.savez, **arrays))
     index = {
         "names": {"y": names.y, "x": names.x, "z": names.z, "w": names.w},
         "clients": [
