@@ -49,7 +49,7 @@ class Rows:
         return len(self.y)
 
     def take(self, index: Index) -> "Rows":
-        """Return the rows at `index` (positions, or a mask of shape (n,)), as copies."""
+        """Return the rows at `index` (positions, shape (m,)), as copies."""
         return Rows(self.y[index], self.x[index], self.z[index], self.w[index])
 
 

@@ -63,7 +63,7 @@ def read_table(
     try:
         columns, delimiter = header(path, asked)
         problems += _name_problems(asked, columns)
-        sinks = [*numbers.values(), *([labels] if labels else [])]
+        sinks: list[Numbers | Labels] = [*numbers.values(), *([labels] if labels else [])]
         found = [sink for sink in sinks if columns.count(sink.name) == 1]
         count = read(path, delimiter, columns, found)
         problems += _cell_problems(numbers, labels)
