@@ -1,0 +1,1 @@
+"""Flower apps: clients that never share rows."""
