@@ -20,6 +20,11 @@ Arrays = Mapping[str, Array]
 Kind = Literal["linear", "first_stage", "polynomial", "sieve", "control"]
 
 
+def stack(rows: Rows) -> Array:
+    """All columns side by side in the order y, x, z, w, shape (n, d)."""
+    return np.column_stack([rows.y, rows.x, rows.z, rows.w])
+
+
 @dataclass(frozen=True)
 class Scale:
     """Means and standard deviations of all columns in the order y, x, z, w, (d,) each."""
@@ -30,7 +35,7 @@ class Scale:
 
     def apply(self, rows: Rows) -> Rows:
         """Return the rows in standardised units."""
-        block = (rows.block() - self.mean) / self.sd
+        block = (stack(rows) - self.mean) / self.sd
         p, q = rows.x.shape[1], rows.z.shape[1]
         return Rows(
             y=block[:, 0], x=block[:, 1 : 1 + p], z=block[:, 1 + p : 1 + p + q],
