@@ -31,7 +31,7 @@ class Numbers:
     """One numeric column as it is read, row by row."""
 
     name: str
-    cells: array[float] = field(default_factory=lambda: array("d"))
+    cells: "array[float]" = field(default_factory=lambda: array("d"))
     words: dict[str, int] = field(default_factory=dict)  # unreadable text -> row it first stood in
     wordy: int = 0  # cells with such text
     missing: int = 0  # cells that are empty, NaN or infinite
