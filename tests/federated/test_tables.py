@@ -68,6 +68,11 @@ def test_delimiter_is_found(tmp_path: Path, delimiter: str, suffix: str) -> None
     assert_as_written(read(tmp_path / f"t{suffix}", text(delimiter)))
 
 
+def test_delimiter_is_the_one_that_finds_the_wanted_columns(file: Path) -> None:
+    lines = [f"{'a;b;c;d;e;f;g;h' if i == 0 else i},{row}" for i, row in enumerate(text().split())]
+    assert_as_written(read(file, "\n".join(lines)))
+
+
 def test_byte_order_mark_quotes_and_windows_line_ends(file: Path) -> None:
     content = text().replace("wage,", '"wage",').replace("north", '"north"').replace("\n", "\r\n")
     assert_as_written(read(file, b"\xef\xbb\xbf" + content.encode()))
@@ -307,6 +312,7 @@ def test_small_clients_are_warned_of(file: Path) -> None:
         "Client 'east' has 2 row(s), fewer than the 3 moments of instruments, controls and "
         "constant, so it has no estimate of its own.",
     )
+    assert read(file, text(replaced={(row, 4): "east" for row in (2, 3, 4)})).warnings == ()
 
 
 def test_every_fault_is_told_at_once(file: Path) -> None:
