@@ -8,7 +8,6 @@ repays it: the problem is no longer ill-posed. Both processes of the paper satis
 
 import numpy as np
 
-from federated.fedgmm import bases
 from federated.fedgmm.design import Array, Arrays, Design
 from federated.fedgmm.linear import Estimate, inverse
 
@@ -37,14 +36,6 @@ def two_stage_estimate(
     cross = scores["cross"] @ through.T
     meat = (scores["second"] + cross + cross.T + through @ scores["first"] @ through.T) / n
     return Estimate(theta, bread @ meat @ bread / n, int(n))
-
-
-def control_penalty(design: Design, controls: int, smoothing: float) -> Array:
-    """Roughness penalties on g and on h, (k, k)."""
-    k = design.size + design.index_size - 1 + controls
-    penalty = np.zeros((k, k))
-    penalty[: design.size, : design.size] = smoothing * bases.roughness(design.size)
-    return penalty
 
 
 def centred_level(design: Design, theta: Array, mean_columns: Array) -> float:

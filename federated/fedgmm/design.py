@@ -6,7 +6,7 @@ y = A theta + eps with E[B' eps] = 0, in standardised units.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +32,22 @@ class Scale:
     n: int
     mean: Array
     sd: Array
+    treatments: int
+    instruments: int
+
+    @property
+    def controls(self) -> int:
+        """Number of control columns."""
+        return len(self.mean) - 1 - self.treatments - self.instruments
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form for the settings of a message; floats keep all their digits."""
+        return {**asdict(self), "mean": self.mean.tolist(), "sd": self.sd.tolist()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Scale":
+        """Read the plain form back."""
+        return cls(**{**data, "mean": np.array(data["mean"]), "sd": np.array(data["sd"])})
 
     def apply(self, rows: Rows) -> Rows:
         """Return the rows in standardised units."""
@@ -70,41 +86,29 @@ class Design:
         """Return y (n,), A (n, k) and B (n, m) in standardised units."""
         return _BUILDERS[self.kind](self, self.scale.apply(rows))
 
-    def curve_columns(self, x: Array, controls: int) -> Array:
+    def curve_columns(self, x: Array) -> Array:
         """The part of A that carries g(x), for x (n,) in original units; other columns are 0."""
         standardised = (x - self.scale.mean[1]) / self.scale.sd[1]
         if self.kind == "polynomial":
             g = np.column_stack([np.ones(len(x)), bases.powers(standardised, self.size)])
         else:
             g = bases.spline(standardised, self.size)
-        rest = (self.index_size - 1 if self.kind == "control" else 0) + controls
+        rest = (self.index_size - 1 if self.kind == "control" else 0) + self.scale.controls
         return np.column_stack([g, np.zeros((len(x), rest))])
 
     def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and settings of a message; `unpack` reads them back."""
-        arrays = {"mean": self.scale.mean, "sd": self.scale.sd}
-        if self.first_stage is not None:
-            arrays["first_stage"] = self.first_stage
-        settings = {
-            "kind": self.kind, "n": self.scale.n, "size": self.size,
-            "index_size": self.index_size, "index_mean": self.index_mean,
-            "index_sd": self.index_sd, "residual_sd": self.residual_sd,
-        }  # fmt: skip
-        return arrays, settings
+        arrays = {} if self.first_stage is None else {"first_stage": self.first_stage}
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        del plain["first_stage"]
+        return arrays, {"design": {**plain, "scale": self.scale.to_json()}}
 
     @classmethod
     def unpack(cls, arrays: Arrays, settings: Mapping[str, Any]) -> "Design":
         """Read a design out of a message."""
-        return cls(
-            kind=settings["kind"],
-            scale=Scale(settings["n"], arrays["mean"], arrays["sd"]),
-            size=settings["size"],
-            index_size=settings["index_size"],
-            first_stage=arrays.get("first_stage"),
-            index_mean=settings["index_mean"],
-            index_sd=settings["index_sd"],
-            residual_sd=settings["residual_sd"],
-        )
+        plain = dict(settings["design"])
+        plain["scale"] = Scale.from_json(plain["scale"])
+        return cls(**plain, first_stage=arrays.get("first_stage"))
 
 
 FIRST_STAGE_SIZE = 8
@@ -151,8 +155,10 @@ def _polynomial(design: Design, rows: Rows) -> tuple[Array, Array, Array]:
 def _sieve(design: Design, rows: Rows) -> tuple[Array, Array, Array]:
     index, _ = fitted_index(design, rows)
     g = bases.spline(rows.x[:, 0], design.size)
-    instruments = [bases.spline(index, design.index_size), rows.z, rows.z**2, rows.w]
-    return rows.y, np.hstack([g, rows.w]), np.hstack(instruments)
+    # The instruments contain the first stage's own columns, so that the index lies in their span.
+    # Otherwise what is left of it would be the noise of its fit, which is correlated with eps.
+    shaped = bases.spline(index, design.index_size)[:, 1:]
+    return rows.y, np.hstack([g, rows.w]), np.hstack([first_stage_columns(rows), shaped])
 
 
 def _control(design: Design, rows: Rows) -> tuple[Array, Array, Array]:

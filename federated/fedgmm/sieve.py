@@ -38,7 +38,8 @@ def sieve_gmm(sums: Arrays, penalty: Array, omega: Arrays | None = None) -> Esti
     -------
     Estimate
         Its covariance is the sandwich of the penalised estimator: it counts noise, not the bias
-        that smoothing adds. J's degrees of freedom are moments minus effective parameters.
+        that smoothing adds. J's degrees of freedom are its expectation without that bias,
+        m - 2 tr S + tr S^2, where S is the smoother's action on the fitted moments.
     """
     n = float(sums["n"][0])
     cross, target = sums["ba"] / n, sums["by"] / n
@@ -55,7 +56,8 @@ def sieve_gmm(sums: Arrays, penalty: Array, omega: Arrays | None = None) -> Esti
         meat = meat * _residual_variance(sums, theta)
         return Estimate(theta, bread @ meat @ bread / n, int(n))
     mean_moment = target - cross @ theta
-    effective = float(np.trace(bread @ information)) * variance
+    smoother = bread @ information * variance
+    effective = float(2 * np.trace(smoother) - np.trace(smoother @ smoother))
     j = float(n * mean_moment @ weights @ mean_moment)
     covariance = bread @ meat @ bread / n
     return over_identified(theta, covariance, int(n), j, rank(scores) - effective)

@@ -86,12 +86,20 @@ def control_scores(rows: Rows, arrays: Arrays, settings: Settings) -> dict[str, 
     }
 
 
+def neural_moments(rows: Rows, arrays: Arrays, settings: Settings) -> dict[str, Array]:
+    """Moments of a neural g and their Jacobian; see `neural.moments`."""
+    from federated.fedgmm import neural  # torch, only where a network is asked for
+
+    return neural.moments(rows, arrays, settings)
+
+
 STATISTICS: Mapping[str, Statistic] = {
     "count": count,
     "spread": spread,
     "moments": moments,
     "score_covariance": score_covariance,
     "control_scores": control_scores,
+    "neural_moments": neural_moments,
 }
 
 

@@ -1,0 +1,115 @@
+"""What is wrong with a configuration, in plain words, each with its place."""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from cluster.errors import UsageError
+
+if TYPE_CHECKING:
+    from cluster.layers import Merged
+
+
+class ConfigError(UsageError):
+    """All problems of a configuration; one line each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def describe(error: ValidationError, model: type[BaseModel], merged: "Merged") -> list[str]:
+    """One line a problem: place, dotted path, what is wrong, and what was probably meant."""
+    lines = []
+    for detail in error.errors(include_url=False):
+        path = tuple(detail["loc"])
+        dotted = ".".join(str(p) for p in path)
+        colon = f"{dotted}: " if dotted else ""
+        lines.append(f"{merged.place(path)}: {colon}{_sentence(detail, model)}")
+    return lines
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return '; did you mean "x"?', or nothing where no known word is near."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "model_type": "a block of keys",
+    "dict_type": "a block of keys",
+    "model_attributes_type": "a block of keys",
+}
+
+_BOUNDS = {
+    "greater_than": ("more than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+
+
+def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    kind, given, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind]}, got {_show(given)}"
+    if kind in _BOUNDS:
+        words, key = _BOUNDS[kind]
+        return f"must be {words} {context[key]:g}, got {_show(given)}"
+    if kind == "missing":
+        return "is required"
+    if kind == "extra_forbidden":
+        return _unknown_key(detail["loc"], model)
+    if kind == "literal_error":
+        known = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+        near = did_you_mean(str(given), known)
+        return f"must be one of {', '.join(known)}, got {_show(given)}{near}"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind in ("too_short", "too_long"):
+        bound = context.get("min_length", context.get("max_length"))
+        return f"needs {'at least' if kind == 'too_short' else 'at most'} {bound} entries"
+    return detail["msg"][0].lower() + detail["msg"][1:]
+
+
+def _unknown_key(path: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    """Name the nearest key of the model that the unknown one stands in."""
+    inner: Any = model
+    for part in path[:-1]:
+        inner = _model_of(inner.model_fields[part].annotation) if isinstance(part, str) else inner
+        if inner is None:
+            return "unknown key"
+    known = list(inner.model_fields)
+    near = did_you_mean(str(path[-1]), known)
+    return "unknown key" + (near or "; known keys: " + ", ".join(known))
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value}'"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    return text if len(text) < 60 else text[:57] + "..."

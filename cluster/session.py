@@ -1,0 +1,241 @@
+"""Starting Ray on this machine, or joining a cluster, and what a run may count on there.
+
+An embedded Ray is private to the run: it has no dashboard, sends no usage statistics, keeps its
+files in a folder of the system's temporary space that goes with it, and asks for a token, because
+Ray listens on all network interfaces even when told to use loopback.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from cluster.environment import usable_cpus
+from cluster.errors import ClusterUnreachableError, ResourcesError
+
+if TYPE_CHECKING:
+    from cluster.config import ClusterSettings
+    from cluster.plan import Plan
+
+CONNECT_SECONDS = 10.0
+"""How long a cluster may take to answer before it counts as unreachable."""
+
+POLL_SECONDS = 2.0
+
+RAY_DEFAULT_PORT = 6379
+
+
+class Session:
+    """A connection to Ray for the length of a run; use as a context manager.
+
+    Parameters
+    ----------
+    settings : address, or size of the embedded Ray.
+    say : told what the session waits for.
+    """
+
+    def __init__(
+        self, settings: "ClusterSettings", *, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.address = settings.address or os.environ.get("RAY_ADDRESS") or None
+        self.embedded = self.address is None
+        self._settings = settings
+        self._say = say
+        self._undo = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start or join; raises ClusterUnreachableError."""
+        try:
+            self._undo.enter_context(_environment({"RAY_USAGE_STATS_ENABLED": "0"}))
+            if self.embedded:
+                folder = Path(tempfile.mkdtemp(prefix="corymb-"))  # short: sockets have 107 bytes
+                self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
+                self._folder = folder
+                self._undo.enter_context(_environment(_embedded_environment(folder)))
+            self.ensure()
+        except BaseException:
+            self._undo.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Disconnect; an embedded Ray ends, and its files and variables go."""
+        import ray
+
+        ray.shutdown()
+        self._undo.close()
+
+    def ensure(self) -> None:
+        """Connect if there is no connection: at the start, and after something closed it.
+
+        Flower's stock simulation engine ends by calling `ray.shutdown()`.
+        """
+        import ray
+
+        if ray.is_initialized():
+            return
+        if not self.embedded:
+            _join(str(self.address))
+            return
+        ray.init(
+            address="local",
+            num_cpus=self._settings.num_cpus or usable_cpus(),
+            num_gpus=self._settings.num_gpus,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _temp_dir=str(self._folder / "ray"),
+        )
+
+    def nodes(self) -> list[dict[str, float]]:
+        """Total resources of each living node: CPU, GPU, memory and custom ones."""
+        import ray
+
+        return [dict(n["Resources"]) for n in ray.nodes() if n["Alive"] and n["Resources"]]
+
+    def preflight(self, plan: "Plan") -> None:
+        """Hold the plan against the cluster; wait for it to grow if the settings say so.
+
+        Raises
+        ------
+        ResourcesError
+            With what is needed, what there is, and the keys to change.
+        """
+        deadline = time.monotonic() + self._settings.wait_for_resources
+        while True:
+            lacking = unplaceable(plan.bundles, self.nodes())
+            if lacking is None:
+                return
+            if time.monotonic() >= deadline:
+                keys = " or ".join(plan.keys)
+                waited = self._settings.wait_for_resources
+                after = f" after waiting {waited:g} s" if waited else ""
+                raise ResourcesError(f"{lacking}{after}; change {keys}, or use a larger cluster")
+            self._say(f"waiting for the cluster to grow: {lacking}")
+            time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+
+
+def unplaceable(
+    bundles: Sequence[Mapping[str, float]], nodes: Sequence[Mapping[str, float]]
+) -> str | None:
+    """Say why the bundles cannot all be placed, each whole on one node; None if they can.
+
+    Places the largest first on the first node with room. That finds a placement in all but
+    contrived cases, and never claims one that does not exist.
+    """
+    free = [dict(node) for node in nodes]
+    for bundle in sorted(bundles, key=lambda b: sorted(b.values()), reverse=True):
+        for node in free:
+            if all(node.get(name, 0.0) >= amount for name, amount in bundle.items()):
+                for name, amount in bundle.items():
+                    node[name] = node.get(name, 0.0) - amount
+                break
+        else:
+            return _lack(bundle, bundles, nodes)
+    return None
+
+
+def _lack(
+    bundle: Mapping[str, float],
+    bundles: Sequence[Mapping[str, float]],
+    nodes: Sequence[Mapping[str, float]],
+) -> str:
+    for name, amount in bundle.items():
+        largest = max((node.get(name, 0.0) for node in nodes), default=0.0)
+        if largest < amount:
+            return f"The run needs {amount:g} {name} on one node; the largest node has {largest:g}"
+    parts = []
+    for name in sorted({key for b in bundles for key in b}):
+        need = sum(b.get(name, 0.0) for b in bundles)
+        have = sum(node.get(name, 0.0) for node in nodes)
+        parts.append(f"{need:g} {name} (there are {have:g} on {len(nodes)} nodes)")
+    return "The run needs at the same time " + " and ".join(parts)
+
+
+def _embedded_environment(folder: Path) -> dict[str, str]:
+    """Variables for the embedded Ray's processes; writes the token file."""
+    token = folder / "token"
+    descriptor = os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
+    # Workers import our packages from where this process has them.
+    root = str(Path(__file__).resolve().parents[1])
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; silences its warning
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+    }
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    previous = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in previous.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _join(address: str) -> None:
+    import ray
+
+    reachable(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        text = str(error).strip().splitlines()
+        reason = text[-1] if text else type(error).__name__
+        hint = ""
+        if "auth" in str(error).lower():
+            hint = "; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the cluster's token file"
+        raise ClusterUnreachableError(
+            f"The cluster at {address} does not let this run join: {reason}{hint}"
+        ) from error
+
+
+def reachable(address: str) -> None:
+    """Raise ClusterUnreachableError unless something accepts connections at the address.
+
+    Ray itself would go on trying for minutes. "auto" and "local" name no address to try.
+    """
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    target = (host or port, int(port) if host and port.isdigit() else RAY_DEFAULT_PORT)
+    try:
+        socket.create_connection(target, timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ClusterUnreachableError(
+            f"No cluster answers at {address} ({error}); start one, or drop --address "
+            "and RAY_ADDRESS to run on this machine"
+        ) from None
+
+
+def ray_view() -> dict[str, Any]:
+    """What Ray itself detects on this machine, without starting it."""
+    from ray._private.accelerators import get_all_accelerator_managers
+    from ray._private.utils import get_num_cpus
+
+    found = {m.get_resource_name(): m.get_current_node_num_accelerators()
+             for m in get_all_accelerator_managers()}  # fmt: skip
+    return {"cpus": get_num_cpus(), "accelerators": {k: v for k, v in found.items() if v}}
