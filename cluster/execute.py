@@ -3,9 +3,10 @@
 `run`, `resume`, `rerun` and `demo` all go through `execute`.
 """
 
+import contextlib
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,9 +107,7 @@ def execute(config: RunConfig, run: Run, requirements: Sequence[Requirement] = (
     recipe = recipes.find(config.recipe)
     with run:
         try:
-            run.say(f"{run.id}: starting Ray")
-            with Session(config.cluster, say=run.say) as session:
-                session.preflight(config.plan())
+            with _session(config, run) as session:
                 run.session = session
                 result = recipe.run(config, run)
             run.close(result)
@@ -127,3 +126,16 @@ def execute(config: RunConfig, run: Run, requirements: Sequence[Requirement] = (
     if misses:
         raise ThresholdError("; ".join(misses) + f" (run {run.id})")
     return outcome
+
+
+@contextlib.contextmanager
+def _session(config: RunConfig, run: Run) -> Iterator[Session | None]:
+    """The Ray session that the plan asks for; none where it needs no bundle."""
+    plan = config.plan()
+    if not plan.bundles:
+        yield None
+        return
+    run.say(f"{run.id}: starting Ray")
+    with Session(config.cluster, say=run.say) as session:
+        session.preflight(plan)
+        yield session

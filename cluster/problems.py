@@ -89,7 +89,8 @@ def _unknown_key(path: tuple[int | str, ...], model: type[BaseModel]) -> str:
     """Name the nearest key of the model that the unknown one stands in."""
     inner: Any = model
     for part in path[:-1]:
-        inner = _model_of(inner.model_fields[part].annotation) if isinstance(part, str) else inner
+        if part in inner.model_fields:  # otherwise a name in a dict of models, or a list's index
+            inner = _model_of(inner.model_fields[part].annotation)
         if inner is None:
             return "unknown key"
     known = list(inner.model_fields)

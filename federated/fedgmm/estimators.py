@@ -135,9 +135,8 @@ def first_stage(clients: Clients, scale: Scale, size: int, index_size: int) -> F
     return FirstStage(sums, (short - rss) / max(used, 1) / (rss / df), design)
 
 
-def sieve_curve(clients: Clients, stage: FirstStage, smoothing: float) -> Curve:
-    """Penalised sieve GMM for g (two rounds after the first stage)."""
-    sums = moment_sums(clients, stage.design)
+def sieve_curve(clients: Clients, stage: FirstStage, sums: Sums, smoothing: float) -> Curve:
+    """Penalised two-step sieve GMM for g from the moments of the sieve design (one round)."""
     penalty = sieve.curve_penalty(stage.design.size, stage.design.scale.controls, smoothing)
     return Curve(stage.design, two_step(clients, sums, penalty))
 
