@@ -59,9 +59,10 @@ def format_number(value: float | None) -> str:
     """Four decimals for ordinary numbers, three significant digits for small and large ones."""
     if value is None or value != value:
         return "n/a"
-    if value == 0 or 0.01 <= abs(value) < 1000:
-        return f"{value:.4f}" if abs(value) < 10 else f"{value:.2f}"
-    return f"{value:.3g}"
+    size = abs(value)
+    if size == 0 or 0.01 <= size < 1000:
+        return f"{value:.4f}" if size < 10 else f"{value:.2f}"
+    return f"{value:.5f}" if 0.0001 <= size < 0.01 else f"{value:.3g}"
 
 
 def _restore(data: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ plain Python interface. Both give a server function a `Grid`.
 import logging
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -61,6 +61,7 @@ def simulate(
 
 def in_process(server: Callable[[Grid], T], client_app: ClientApp, clients: int) -> T:
     """Run `server` against `clients` clients that are called in this process, in order."""
+    _quiet()
     previous = {name: getattr(TaskIdentity, name) for name in _IDENTITY}
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
     try:
@@ -147,8 +148,11 @@ class InProcessGrid(Grid):
 
 
 def _quiet() -> None:
-    """Keep Flower's own log out of the terminal; the run's log has what matters."""
+    """Keep Flower's own log and tracebacks out of the terminal; they go to the run's log.
+
+    What a client failed at reaches the person as the one sentence of a RoundError.
+    """
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
-    logger: Any = logging.getLogger("flwr")
-    for handler in logger.handlers:
-        handler.setLevel(logging.ERROR)
+    for handler in logging.getLogger("flwr").handlers:
+        if not isinstance(handler, logging.FileHandler):
+            handler.setLevel(logging.CRITICAL + 1)

@@ -105,21 +105,30 @@ class Federation:
             time.sleep(0.05)
         if hasattr(grid, "pull_interval"):
             grid.pull_interval = 0.01  # the stock engine's 0.1 s would dominate short rounds
-        everyone = [Member(i, node, f"node {node}", 0) for i, node in enumerate(nodes)]
-        greeting = cls(grid, everyone, deal, check).exchange(
-            "query.hello", {m.partition: RecordDict() for m in everyone}, "hello"
-        )
-        members = []
-        for placeholder in everyone:
-            _, said = unpack(greeting[placeholder.partition].content)
-            if said["partition"] < clients:
-                members.append(
-                    Member(said["partition"], placeholder.node_id, said["label"], said["rows"])
-                )
-        found = sorted(m.partition for m in members)
+        strangers = [Member(i, node, f"node {node}", 0) for i, node in enumerate(nodes)]
+        places = cls(grid, strangers, deal, check)._introduce("query.place")
+        wanted = [
+            Member(said["partition"], stranger.node_id, stranger.label, 0)
+            for stranger, said in zip(strangers, places, strict=True)
+            if said["partition"] < clients
+        ]
+        federation = cls(grid, wanted, deal, check)
+        found = [m.partition for m in federation.members]
         if found != list(range(clients)):
             raise RoundError(f"Expected clients 0 to {clients - 1}, found {found}.")
+        members = [
+            Member(m.partition, m.node_id, said["label"], said["rows"])
+            for m, said in zip(
+                federation.members, federation._introduce("query.hello"), strict=True
+            )
+        ]
         return cls(grid, members, deal, check)
+
+    def _introduce(self, message_type: str) -> list[dict[str, Any]]:
+        """What each member says of itself, in their order."""
+        empty = {m.partition: RecordDict() for m in self.members}
+        replies = self.exchange(message_type, empty, message_type)
+        return [unpack(replies[m.partition].content)[1] for m in self.members]
 
     @property
     def labels(self) -> list[str]:

@@ -12,7 +12,7 @@ from federated.fedgmm import sieve
 from federated.fedgmm.bases import powers
 from federated.fedgmm.design import Array
 from federated.fedgmm.estimators import POLYNOMIAL_DEGREE, Curve, Sums
-from federated.fedgmm.linear import Estimate, rank, two_stage
+from federated.fedgmm.linear import Estimate, inverse, rank, two_stage
 from federated.fedgmm.rows import Rows
 
 
@@ -81,6 +81,6 @@ def local_curves(sums: Sums, smoothing: float) -> list[Curve]:
 def _identified(own: dict[str, Array]) -> bool:
     """Whether the instruments move every column of A that varies at this client."""
     n = own["n"][0]
-    projected = own["ba"].T @ np.linalg.pinv(own["bb"], hermitian=True) @ own["ba"]
+    projected = own["ba"].T @ inverse(own["bb"]) @ own["ba"]
     varying = own["aa"][1, 1] - own["aa"][0, 1] ** 2 / n > 1e-9 * n
     return bool(n > rank(own["aa"]) and varying and rank(projected) == rank(own["aa"]))

@@ -43,18 +43,23 @@ class DealtRows:
 def make_client_app(open_rows: OpenRows) -> ClientApp:
     """Return the app of a client whose rows `open_rows` opens."""
     app = ClientApp()
+    app.query("place")(place)
     app.query("hello")(partial(hello, open_rows))
     app.query("statistic")(partial(statistic, open_rows))
     app.train("game")(partial(game, open_rows))
     return app
 
 
-def hello(open_rows: OpenRows, message: Message, context: Context) -> Message:
-    """Say which client this is and how many rows of which kind it holds."""
-    partition = int(context.node_config["partition-id"])
-    rows, label = open_rows(context, _deal(message))
-    said = {"partition": partition, "label": label, "rows": len(rows)}
+def place(message: Message, context: Context) -> Message:
+    """Say which partition this node stands for; a simulation may have more nodes than clients."""
+    said = {"partition": int(context.node_config["partition-id"])}
     return Message(pack({}, said), reply_to=message)
+
+
+def hello(open_rows: OpenRows, message: Message, context: Context) -> Message:
+    """Say what this client is called and how many rows it holds."""
+    rows, label = open_rows(context, _deal(message))
+    return Message(pack({}, {"label": label, "rows": len(rows)}), reply_to=message)
 
 
 def statistic(open_rows: OpenRows, message: Message, context: Context) -> Message:
