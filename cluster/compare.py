@@ -65,15 +65,14 @@ def compare(paths: Sequence[Path]) -> Comparison:
         result = read_result(path)
         if result is None:
             raise UsageError(f"{path.name} has no result to compare; resume it first")
-        found.append({**result.figures, **{f"{k} (baseline)": v for k, v in result.baselines.items()}})
+        found.append(
+            {**result.figures, **{f"{k} (baseline)": v for k, v in result.baselines.items()}}
+        )
     names = list(dict.fromkeys(name for figures in found for name in figures))
     configs = [_flat(yamltext.parse((p / "config.yaml").read_text(), p.name).data) for p in paths]
     keys = list(dict.fromkeys(key for config in configs for key in config))
-    differing = {
-        key: values
-        for key in keys
-        if len({str(v) for v in (values := tuple(c.get(key) for c in configs))}) > 1
-    }
+    values = {key: tuple(c.get(key) for c in configs) for key in keys}
+    differing = {k: v for k, v in values.items() if len({str(value) for value in v}) > 1}
     return Comparison(
         tuple(p.name for p in paths),
         {name: tuple(figures.get(name) for figures in found) for name in names},
@@ -91,7 +90,9 @@ def difference(first: Figure | None, last: Figure | None) -> str:
     change = format_number(last.value - first.value)
     if None in (first.low, first.high, last.low, last.high):
         return change
-    halves = [(f.high - f.low) / 2 for f in (first, last) if f.high is not None and f.low is not None]
+    halves = [
+        (f.high - f.low) / 2 for f in (first, last) if f.high is not None and f.low is not None
+    ]
     half = sum(h * h for h in halves) ** 0.5
     delta = last.value - first.value
     return f"{change} ({format_number(delta - half)} to {format_number(delta + half)})"

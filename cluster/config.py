@@ -183,9 +183,9 @@ def _last(layers: Sequence[Layer], key: str) -> Any:
 def _unknown_preset(name: str, model: type[RunConfig], layers: Sequence[Layer]) -> str:
     from cluster.problems import did_you_mean
 
-    where = next((layer.at(("preset",)) for layer in reversed(layers) if "preset" in layer.data), "")
+    places = [layer.at(("preset",)) for layer in layers if "preset" in layer.data]
     hint = did_you_mean(name, model.presets) or f"; presets: {', '.join(model.presets)}"
-    return f"{where}: preset: there is no preset '{name}'{hint}"
+    return f"{places[-1]}: preset: there is no preset '{name}'{hint}"
 
 
 def _absolute(config: Any, merged: Merged, path: tuple[str, ...]) -> Any:

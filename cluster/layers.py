@@ -65,15 +65,7 @@ class Merged:
     def source(self, path: yamltext.Key) -> Layer | None:
         """The top-most layer that holds something at `path`."""
         for layer in reversed(self.layers):
-            inner: Any = layer.data
-            for key in path:
-                if isinstance(inner, dict) and key in inner:
-                    inner = inner[key]
-                elif isinstance(inner, list) and isinstance(key, int) and key < len(inner):
-                    inner = inner[key]
-                else:
-                    break
-            else:
+            if _holds(layer.data, path):
                 return layer
         return None
 
@@ -115,7 +107,9 @@ def file_layer(path: Path) -> Layer:
         raise UsageError(f"{path} cannot be read: {error}") from None
     document = yamltext.parse(text, path.name)
     if document.data is None:
-        raise ConfigError([f"{path.name}:1: the file is empty; `corymb init DIR` writes an example"])
+        raise ConfigError(
+            [f"{path.name}:1: the file is empty; `corymb init DIR` writes an example"]
+        )
     if not isinstance(document.data, dict):
         raise ConfigError([f"{path.name}:1: expected `key: value` lines at the top level"])
     return Layer(path.name, document.data, document.lines, path.resolve().parent)
@@ -142,6 +136,17 @@ def set_layer(arguments: Sequence[str]) -> Layer:
     return _assigned("--set", pairs)
 
 
+def _holds(data: Any, path: yamltext.Key) -> bool:
+    for key in path:
+        if isinstance(data, list):
+            if not isinstance(key, int) or key >= len(data):
+                return False
+        elif not isinstance(data, dict) or key not in data:
+            return False
+        data = data[key]
+    return True
+
+
 def _assigned(name: str, pairs: Sequence[tuple[str, tuple[str, ...], str]]) -> Layer:
     data: dict[str, Any] = {}
     lines: dict[yamltext.Key, int | str] = {}
@@ -158,5 +163,7 @@ def _deep(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(lower)
     for key, value in upper.items():
         below = merged.get(key)
-        merged[key] = _deep(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        merged[key] = (
+            _deep(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        )
     return merged

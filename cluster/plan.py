@@ -10,8 +10,8 @@ class Plan:
 
     Attributes
     ----------
-    bundles : each is placed whole on one node, e.g. {"CPU": 1.0}; the driver's share is one of them.
-        Without any, the run needs no Ray and gets no session.
+    bundles : each is placed whole on one node, e.g. {"CPU": 1.0}; the driver's share is one of
+        them. Without any, the run needs no Ray and gets no session.
     steps, unit : estimated number of steps, e.g. 150 "rounds".
     keys : dotted configuration keys that a person can change to need less.
     """

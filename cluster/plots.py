@@ -63,7 +63,7 @@ def drawing(path: Path, width: float = 7.6, height: float = 4.1) -> Iterator[Any
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(rc=STYLE):  # type: ignore[arg-type]  # a plain dict is what it takes
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
@@ -91,9 +91,7 @@ def lines(
                 continue
             colour = next(colours)
             if curve.low is not None and curve.high is not None:
-                axes.fill_between(
-                    curve.x, curve.low, curve.high, color=colour, alpha=0.18, lw=0
-                )
+                axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, lw=0)
             axes.plot(curve.x, curve.y, color=colour, label=curve.label)
         if log:
             axes.set_yscale("log")

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,5 +113,6 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def _json(path: Path) -> Mapping[str, Any] | Any:
-    return json.loads(_text(path) or "{}")
+def _json(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(_text(path) or "{}")
+    return data

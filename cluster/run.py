@@ -173,7 +173,9 @@ class Run:
         """Write a checkpoint; the newest two of each name are kept."""
         return checkpoints.save(self.path / "checkpoints", name, step, arrays, state)
 
-    def load(self, name: str = "last") -> tuple[int, dict[str, "np.ndarray"], dict[str, Any]] | None:
+    def load(
+        self, name: str = "last"
+    ) -> tuple[int, dict[str, "np.ndarray"], dict[str, Any]] | None:
         """Return step, arrays and state of the newest whole checkpoint of that name, or None."""
         damaged: list[str] = []
         found = checkpoints.load(self.path / "checkpoints", name, damaged)
@@ -220,7 +222,7 @@ class Run:
         """Raise InterruptedRunError if the run was asked to stop."""
         if self._stop is not None:
             raise InterruptedRunError(
-                f"Stopped by {self._stop}; `corymb resume {self.id}` goes on from the last checkpoint"
+                f"Stopped by {self._stop}; `corymb resume {self.id}` goes on from there"
             )
 
     def close(self, result: Result) -> None:

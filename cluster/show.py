@@ -73,6 +73,9 @@ def aligned(columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> list
     widths = [max(len(r[i]) for r in (columns, *rows)) for i in range(len(columns))]
     lines = []
     for row in (columns, *rows):
-        cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
+        cells = [
+            row[0].ljust(widths[0]),
+            *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+        ]
         lines.append("  ".join(cells).rstrip())
     return lines

@@ -91,19 +91,19 @@ class _Composer(yaml.SafeLoader):
     """Composes nodes and refuses aliases, which can make a small file huge."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.events.AliasEvent):  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.events.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(
                 None, None, "anchors and aliases are not read here; write the value out",
                 event.start_mark,
             )  # fmt: skip
-        return super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
 
 
 class _Dumper(yaml.SafeDumper):
     """Quotes strings that `scalar` would read as something else."""
 
-    def represent_str(self, data: str) -> yaml.ScalarNode:  # type: ignore[override]
+    def represent_str(self, data: str) -> yaml.ScalarNode:
         style = None if scalar(data) == data else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
@@ -118,14 +118,13 @@ def _build(node: yaml.Node, path: Key, lines: dict[Key, int], name: str) -> Any:
         return _mapping(node, path, lines, name)
     if isinstance(node, yaml.SequenceNode):
         return [_build(item, (*path, i), lines, name) for i, item in enumerate(node.value)]
+    assert isinstance(node, yaml.ScalarNode)
     if node.tag.startswith("!"):
         raise YamlError(f"{name}:{line}: tags such as {node.tag} are not read here")
     return scalar(node.value) if node.style is None else node.value
 
 
-def _mapping(
-    node: yaml.MappingNode, path: Key, lines: dict[Key, int], name: str
-) -> dict[str, Any]:
+def _mapping(node: yaml.MappingNode, path: Key, lines: dict[Key, int], name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1

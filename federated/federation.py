@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.app import Array as FlowerArray
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
@@ -29,6 +29,10 @@ JOIN_TIMEOUT = 120.0
 
 ATTEMPTS = 2
 """How often a request is sent to a client that fails to answer it."""
+
+
+SHOWN = 5
+"""Failed clients that an error names one by one."""
 
 
 class RoundError(CorymbError):
@@ -162,9 +166,7 @@ class Federation:
         for _ in range(ATTEMPTS):
             missing = [p for p in sorted(contents) if p not in replies]
             messages = [
-                Message(
-                    _addressed(contents[p], self.deal), nodes[p].node_id, message_type, group_id=what
-                )
+                Message(self._addressed(contents[p]), nodes[p].node_id, message_type, group_id=what)
                 for p in missing
             ]
             reasons = dict.fromkeys(missing, "no answer in time")
@@ -177,23 +179,23 @@ class Federation:
                     reasons.pop(partition, None)
             if not reasons:
                 return replies
-        failed = "; ".join(
-            f"client {p} ({nodes[p].label}): {reason}" for p, reason in sorted(reasons.items())
-        )
+        said = [f"client {p} ({nodes[p].label}): {why}" for p, why in sorted(reasons.items())]
+        more = f"; and {len(said) - SHOWN} more" if len(said) > SHOWN else ""
         raise RoundError(
             f"Round '{what}' got {len(replies)} of {len(contents)} answers, so nothing was "
-            f"averaged. Failed: {failed}"
+            f"averaged. Failed: {'; '.join(said[:SHOWN])}{more}"
         )
 
+    def _addressed(self, content: RecordDict) -> RecordDict:
+        """Return the content with the name of the deal; arrays are shared, not copied."""
+        addressed = RecordDict(dict(content.items()))
+        addressed["deal"] = ConfigRecord({"name": self.deal})
+        return addressed
 
-def _addressed(content: RecordDict, deal: str) -> RecordDict:
-    """Return the content with the name of the deal; arrays are shared, not copied."""
-    addressed = RecordDict(dict(content.items()))
-    addressed["deal"] = ConfigRecord({"name": deal})
-    return addressed
 
-
-def _reason(text: str) -> str:
+def _reason(text: str | None) -> str:
     """Return the sentence inside the wrapping that Flower puts around a client's exception."""
+    if not text:
+        return "no reason given"
     inner = text.rsplit("Message: ", 1)[-1]
     return inner.strip().rstrip("'>").strip() or text

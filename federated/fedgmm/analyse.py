@@ -10,7 +10,6 @@ import torch
 from cluster.run import Run
 from federated.federation import Federation
 from federated.fedgmm import baselines, linear, neural
-from federated.fedgmm.baselines import Coefficient
 from federated.fedgmm.config import Config, GameSettings
 from federated.fedgmm.design import Array, Design, Scale
 from federated.fedgmm.estimators import (
@@ -28,9 +27,10 @@ from federated.fedgmm.estimators import (
     two_step,
 )
 from federated.fedgmm.game import Players
+from federated.fedgmm.linear import Coefficient
 from federated.fedgmm.networks import Network
 from federated.fedgmm.studies import Study
-from federated.fedgmm.train import Trained, train
+from federated.fedgmm.train import DivergedError, Trained, train
 
 Predict = Callable[[Array], Array]
 
@@ -59,6 +59,7 @@ class CurveFindings:
     games: dict[str, Trained] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     fit: neural.Fit | None = None
+    diverged: dict[str, str] = field(default_factory=dict)
 
     def error(self, predict: Predict) -> float:
         """Mean squared error against the truth on test treatments, in units of Var(y)."""
@@ -109,11 +110,12 @@ def _linear(
     gmm = two_step(federation, sums)
     unit = scale.sd[0] / scale.sd[1 : 1 + p]
     estimates = {
-        "2sls": _coefficients(linear.two_stage(sums.total), unit),
-        "gmm": _coefficients(gmm, unit),
+        "2sls": linear.coefficients(linear.two_stage(sums.total), unit),
+        "gmm": linear.coefficients(gmm, unit),
     }
     alone = [
-        None if e is None else _coefficients(e, unit)[0] for e in baselines.local_estimates(sums)
+        None if e is None else linear.coefficients(e, unit)[0]
+        for e in baselines.local_estimates(sums)
     ]
     sizes = [m.rows for m in federation.members]
     rows = study.dataset.rows
@@ -154,28 +156,19 @@ def average_of(alone: list[Coefficient | None], sizes: list[int]) -> Coefficient
     return Coefficient(value, float(np.sqrt(weights**2 @ np.array([c.se**2 for c, _ in have]))))
 
 
-def _coefficients(estimate: linear.Estimate, unit: Array) -> list[Coefficient]:
-    se = estimate.se()
-    return [
-        Coefficient(float(estimate.theta[1 + i] * u), float(se[1 + i] * u))
-        for i, u in enumerate(unit)
-    ]
-
-
 def _curve(
     federation: Federation, study: Study, scale: Scale, config: Config, run: Run
 ) -> CurveFindings:
     settings = config.curve
     stage = first_stage(federation, scale, settings.splines, settings.index_splines)
     found = CurveFindings(study, scale, stage)
-    start = federation.exchanges
     sums = moment_sums(federation, stage.design)
     for name in config.estimators:
         run.say(f"{study.name}: {name}")
         before = federation.exchanges
         if name == "neural":
             found.fit = _neural(federation, stage, sums, study.seed)
-            found.predictions[name] = _network_curve(found.fit.theta, scale, (20, 3))
+            found.predictions[name] = network_curve(found.fit.theta, scale, (20, 3))
         else:
             found.curves[name] = _moment_curve(name, federation, stage, sums, config)
         found.rounds[name] = federation.exchanges - before + 2
@@ -187,14 +180,17 @@ def _curve(
     found.local = baselines.local_curves(sums, settings.smoothing)
     weights = np.array([m.rows for m in federation.members]) / scale.n
     found.baselines["average_of_local"] = _average(found.local, weights)
-    for name, curve in found.curves.items():
-        found.predictions[name] = mean_of(curve)
-    for name, game in config.games.items():
+    found.predictions |= {key: mean_of(curve) for key, curve in found.curves.items()}
+    for variant, game in config.games.items():
         before = federation.exchanges
-        found.games[name] = _play(federation, study, scale, run, name, game, found)
-        found.predictions[name] = _network_curve(found.games[name].theta, scale, game.hidden_g)
-        found.rounds[name] = federation.exchanges - before
-    run.log(federation.exchanges - start, **{f"{study.name}/rounds": federation.exchanges})
+        try:
+            found.games[variant] = _play(federation, study, scale, run, variant, game, found)
+        except DivergedError as error:
+            run.warn(f"{study.name}: {variant}: {error}")
+            found.diverged[variant] = str(error)
+            continue
+        found.predictions[variant] = network_curve(found.games[variant].theta, scale, game.hidden_g)
+        found.rounds[variant] = federation.exchanges - before
     return found
 
 
@@ -238,7 +234,7 @@ def _play(
     def evaluate(theta: Array) -> dict[str, float]:
         if found is None or study.dataset.truth is None:
             return {}
-        return {"mse": found.error(_network_curve(theta, scale, settings.hidden_g))}
+        return {"mse": found.error(network_curve(theta, scale, settings.hidden_g))}
 
     def report(number: int, metrics: dict[str, float]) -> None:
         run.log(number, **{f"{key}/{k}": v for k, v in metrics.items()})
@@ -266,7 +262,7 @@ class RunStore:
         return self.run.load(self.key)
 
 
-def _network_curve(theta: Array, scale: Scale, hidden: tuple[int, ...]) -> Predict:
+def network_curve(theta: Array, scale: Scale, hidden: tuple[int, ...]) -> Predict:
     """g of a network as a function of the treatment, with controls at their means."""
     network = Network((1 + scale.controls, *hidden, 1))
     flat = torch.from_numpy(np.array(theta))
@@ -282,6 +278,7 @@ def _network_curve(theta: Array, scale: Scale, hidden: tuple[int, ...]) -> Predi
 
 
 def mean_of(curve: Curve) -> Predict:
+    """The curve's g without its standard error."""
     return lambda x: curve.predict(x)[0]
 
 

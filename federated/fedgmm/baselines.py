@@ -4,28 +4,14 @@ The pooled baselines read all rows directly, by least squares and not through mo
 they are also a second route to the federated figures.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from federated.fedgmm import sieve
 from federated.fedgmm.bases import powers
 from federated.fedgmm.design import Array
 from federated.fedgmm.estimators import POLYNOMIAL_DEGREE, Curve, Sums
-from federated.fedgmm.linear import Estimate, inverse, rank, two_stage
+from federated.fedgmm.linear import Coefficient, Estimate, inverse, rank, two_stage
 from federated.fedgmm.rows import Rows
-
-
-@dataclass(frozen=True)
-class Coefficient:
-    """One coefficient with its standard error, in the data's units."""
-
-    value: float
-    se: float
-
-    def interval(self) -> tuple[float, float]:
-        """95 % normal interval."""
-        return self.value - 1.959964 * self.se, self.value + 1.959964 * self.se
 
 
 def pooled_ols(rows: Rows) -> list[Coefficient]:

@@ -173,7 +173,7 @@ def _unreadable(error: Exception, row: int) -> UsageError:
     return UsageError(f"the file cannot be read ({error}).")
 
 
-def _open_parquet(path: Path) -> Any:  # noqa: ANN401  (pyarrow ships no types)
+def _open_parquet(path: Path) -> Any:
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
@@ -196,7 +196,7 @@ def _read_parquet(path: Path, sinks: Iterable[Numbers | Labels]) -> int:
     return int(table.num_rows)
 
 
-def _fill(sink: Numbers | Labels, column: Any) -> None:  # noqa: ANN401
+def _fill(sink: Numbers | Labels, column: Any) -> None:
     """Move one Parquet column into its sink."""
     import pyarrow as pa
     from pyarrow import compute, types

@@ -23,7 +23,10 @@ CONTROL_SMOOTHING = 1e-6
 class Clients(Protocol):
     """The clients of one analysis, as the server sees them."""
 
-    labels: list[str]
+    @property
+    def labels(self) -> list[str]:
+        """Names of the clients in their order."""
+        ...
 
     def ask(
         self, statistic: str, arrays: Arrays, settings: Mapping[str, Any]
@@ -162,9 +165,7 @@ def control_curve(clients: Clients, stage: FirstStage) -> Curve:
     theta = control.coefficients(sums.total, penalty)
     arrays, settings = design.pack()
     scores = total(clients.ask("control_scores", {**arrays, "theta": theta}, settings))
-    estimate = control.two_stage_estimate(
-        sums.total, stage.sums.total, scores, penalty, theta
-    )
+    estimate = control.two_stage_estimate(sums.total, stage.sums.total, scores, penalty, theta)
     # A's first columns add up to one, so their rows of A'A sum to the totals of all columns.
     means = sums.total["aa"][: design.size].sum(axis=0) / float(sums.total["n"][0])
     return Curve(design, estimate, control.centred_level(design, theta, means))

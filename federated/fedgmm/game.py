@@ -161,7 +161,8 @@ def _optimistic_adam(gradient: Tensor, memory: dict[str, Tensor]) -> Tensor:
     step = (m / (1 - beta1**power)) / (torch.sqrt(v / (1 - beta2**power)) + OADAM_EPS)
     previous = memory.get("step", zero)
     memory.update(t=t, m=m, v=v, step=step)
-    return 2 * step - previous
+    ahead: Tensor = 2 * step - previous
+    return ahead
 
 
 def control_variate(

@@ -12,6 +12,8 @@ from scipy import stats
 
 from federated.fedgmm.design import Array, Arrays
 
+Z_95 = 1.959964
+
 RELATIVE_ZERO = 1e-10
 """Eigenvalues below this share of the largest count as zero: collinear or empty columns."""
 
@@ -39,6 +41,30 @@ class Estimate:
     def se(self) -> Array:
         """Standard errors, (k,)."""
         return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One coefficient with its standard error, in the data's units."""
+
+    value: float
+    se: float
+
+    def interval(self) -> tuple[float, float]:
+        """95 % normal interval."""
+        return self.value - Z_95 * self.se, self.value + Z_95 * self.se
+
+
+def coefficients(estimate: Estimate, unit: Array) -> list[Coefficient]:
+    """The treatments' coefficients of a linear design in the data's units.
+
+    `unit` is sd(y) / sd(x) of each treatment, (p,).
+    """
+    se = estimate.se()
+    return [
+        Coefficient(float(estimate.theta[1 + i] * u), float(se[1 + i] * u))
+        for i, u in enumerate(unit)
+    ]
 
 
 def inverse(matrix: Array) -> Array:

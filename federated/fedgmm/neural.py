@@ -1,8 +1,8 @@
 """A neural g against the closed-form sieve critic: Gauss-Newton on summed moments.
 
-For a critic that is linear in known instruments B(z), the inner maximum of eq. 14 is closed, and the
-game becomes the GMM criterion psi' W psi with psi(theta) = mean B(z) (y - g(x; theta)). psi and its
-Jacobian are sums over rows, so one round gives the server everything that a Levenberg-Marquardt
+For a critic that is linear in known instruments B(z), the inner maximum of eq. 14 is closed, and
+the game becomes the GMM criterion psi' W psi with psi(theta) = mean B(z) (y - g(x; theta)). psi and
+its Jacobian are sums over rows, so one round gives the server everything that a Levenberg-Marquardt
 step needs, and the path of theta does not depend on who holds which row.
 """
 

@@ -11,8 +11,8 @@ from cluster.plots import Interval, Line
 from cluster.report import format_figure, format_interval, format_number
 from cluster.run import Run
 from federated.fedgmm.analyse import CurveFindings, Findings, LinearFindings, mean_of
-from federated.fedgmm.baselines import Coefficient
 from federated.fedgmm.config import Config
+from federated.fedgmm.linear import Coefficient
 
 WEAK = 10.0
 """First-stage F below which instruments count as weak (Staiger and Stock, 1997)."""
@@ -207,9 +207,9 @@ def _add_known_curves(
 ) -> None:
     truth = found[0].study.dataset.truth
     assert truth is not None
-    for key in found[0].predictions:
+    for key in list(dict.fromkeys(key for f in found for key in f.predictions)):
         label = f"{truth.g0}: {name_of(key)}, test MSE"
-        values = [f.error(f.predictions[key]) for f in found]
+        values = [f.error(f.predictions[key]) for f in found if key in f.predictions]
         result.figures[f"{prefix}mse.{key}"] = over_seeds(values, label)
     for key in found[0].baselines:
         label = f"{truth.g0}: {name_of(key)}, test MSE"
@@ -221,6 +221,10 @@ def _add_known_curves(
     federated = [k for k in result.figures if k.startswith(f"{prefix}mse.")]
     best = min(federated, key=lambda k: result.figures[k].value)
     result.headline += [best, *[k for k in federated if k != best][:1]]
+    for f in found:
+        result.warnings += [
+            f"{name_of(k)}, seed {f.study.seed}: {v}" for k, v in f.diverged.items()
+        ]
     if found[0].study.skewed_on_treatment:
         result.warnings.append(SKEW_ON_TREATMENT)
     if "control" in found[0].predictions:
@@ -261,13 +265,15 @@ def _sieve_j(found: CurveFindings) -> str:
     if curve is None or curve.estimate.j is None:
         return ""
     e = curve.estimate
-    return f" Hansen's J of the sieve: {e.j:.1f} on {e.j_df:.1f} degrees of freedom, p = {e.j_p:.3f}."
+    return (
+        f" Hansen's J of the sieve: {e.j:.1f} on {e.j_df:.1f} degrees of freedom, p = {e.j_p:.3f}."
+    )
 
 
 def _curve_section(found: CurveFindings, run: Run) -> Section:
     truth = found.study.dataset.truth
     x = found.study.dataset.rows.x[:, 0]
-    grid = np.linspace(*np.quantile(x, [0.01, 0.99]), 200)
+    grid = np.linspace(float(np.quantile(x, 0.01)), float(np.quantile(x, 0.99)), 200)
     shown: list[Line] = []
     if truth is not None:
         fine = np.linspace(grid[0], grid[-1], 801)
@@ -343,7 +349,6 @@ def _add_unknown_curve(result: Result, found: CurveFindings, run: Run) -> None:
     result.sections.append(
         Section("The estimated curve", text, svg=section.svg, caption=section.caption)
     )
-
 
 
 def _summary(

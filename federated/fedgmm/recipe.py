@@ -1,6 +1,7 @@
 """The recipe: deal the rows, let server and clients talk, and put what was found into words."""
 
 import logging
+
 from flwr.serverapp import Grid
 
 from cluster.errors import CorymbError
@@ -44,4 +45,3 @@ def run(config: Config, run: Run) -> Result:
         findings = simulate(server, app, most, run.session)
     logging.getLogger("corymb").info("analysed %d studies", len(findings))
     return present(config, findings, run)
-

@@ -1,11 +1,13 @@
 """A curve g from summed moments: penalised sieve GMM, polynomial 2SLS, direct regression.
 
-y = g(x) + w b + eps with E[eps | z, w] = 0. Solving for g is an ill-posed inverse problem, so g is a
-penalised spline with a fixed weight on its roughness. Choosing knots or penalty by the GMM criterion
-on held-out moments fails badly here, because that criterion is flat; the defaults are fixed instead.
-Instruments are splines of the fitted first stage, the direction in which z moves x.
+y = g(x) + w b + eps with E[eps | z, w] = 0. Solving for g is an ill-posed inverse problem, so g is
+a penalised spline with a fixed weight on its roughness. Choosing knots or penalty by the GMM
+criterion on held-out moments fails badly here, because that criterion is flat; the defaults are
+fixed instead. Instruments are splines of z and of the fitted first stage, the direction in which z
+moves x.
 
-Sources: Newey and Powell (2003) and Chen and Pouzo (2012) for sieve minimum distance; Hansen (1982).
+Sources: Newey and Powell (2003) and Chen and Pouzo (2012) for sieve minimum distance; Hansen
+(1982) for the test.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """FedGDA as a Flower strategy: the weighted average of the players, then the server's own step.
 
-The paper's server averages the clients' changes with weight 1/N (Algorithm 1; eq. 23). Averaging the
-parameters is the same thing, and exact for one client. `ServerStep` generalises it to momentum
-(FedAvgM) and Adam (FedAdam, Reddi et al., 2020), whose memory is plain arrays that a checkpoint
-can hold.
+The paper's server averages the clients' changes with weight 1/N (Algorithm 1; eq. 23). Averaging
+the parameters is the same thing, and exact for one client. `ServerStep` generalises it to momentum
+(FedAvgM) and Adam (FedAdam, Reddi et al., 2020), whose memory is plain arrays that a checkpoint can
+hold.
 """
 
 from collections.abc import Iterable

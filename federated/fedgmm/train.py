@@ -15,6 +15,7 @@ import numpy as np
 from flwr.app import Message, RecordDict
 from numpy.typing import NDArray
 
+from cluster.errors import CorymbError
 from federated.federation import Federation, pack
 from federated.fedgmm.config import GameSettings
 from federated.fedgmm.design import Scale
@@ -37,6 +38,10 @@ class Store(Protocol):
     def load(self) -> tuple[int, dict[str, Floats], dict[str, Any]] | None:
         """Return the newest state."""
         ...
+
+
+class DivergedError(CorymbError):
+    """The game left the finite numbers; the message names the round and the clients."""
 
 
 @dataclass
@@ -114,9 +119,7 @@ def train(
             progress.server_variate = np.zeros_like(progress.flat)
     else:
         progress = Progress.unpack(saved[1], saved[2])
-    strategy = FedGDA(
-        ServerStep(**settings.server.model_dump()), progress.flat, progress.memory
-    )
+    strategy = FedGDA(ServerStep(**settings.server.model_dump()), progress.flat, progress.memory)
     split = players.g.parameters
     while progress.round < settings.rounds:
         progress.round += 1
@@ -148,13 +151,29 @@ def _play_round(
     _, averaged = strategy.aggregate_train(progress.round, ordered)
     progress.flat = strategy.flat
     if averaged is None or not np.isfinite(progress.flat).all():
-        raise FloatingPointError(f"the averaged parameters of round {progress.round} are not finite")
+        bad = [
+            m.label
+            for m in federation.members
+            if m.partition in replies and not np.isfinite(_reached(replies[m.partition])).all()
+        ]
+        raise DivergedError(
+            f"The game diverged in round {progress.round} of {settings.rounds}: parameters became "
+            f"NaN or infinite at {', '.join(bad[:3]) or 'the server'}"
+            f"{' and others' if len(bad) > 3 else ''}; lower lr_g and lr_f"
+        )
     if settings.theta_tilde == "frozen" and progress.round == settings.rounds // 2:
         progress.tilde = progress.flat[: players.g.parameters].copy()
     if settings.averaging == "second_half" and progress.round > settings.rounds // 2:
         progress.total = progress.flat + (0.0 if progress.total is None else progress.total)
         progress.counted += 1
-    return {"payoff": float(averaged["payoff"]), "clients": float(len(ordered))}
+    payoff = averaged["payoff"]
+    assert isinstance(payoff, int | float)
+    return {"payoff": float(payoff), "clients": float(len(ordered))}
+
+
+def _reached(reply: Message) -> Floats:
+    """The parameters that a client ended its steps with."""
+    return reply.content.array_records["arrays"]["flat"].numpy()
 
 
 def _current(progress: Progress) -> Floats:

@@ -34,12 +34,12 @@ def text(delimiter: str = ",", replaced: dict[tuple[int, int], str] | None = Non
     return "".join(delimiter.join(line) + "\n" for line in lines)
 
 
-def read(path: Path, content: str | bytes, **changed: Any) -> Dataset:  # noqa: ANN401
+def read(path: Path, content: str | bytes, **changed: Any) -> Dataset:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return read_table(path, **{**ROLES, **changed})
 
 
-def complaint(path: Path, content: str | bytes, **changed: Any) -> str:  # noqa: ANN401
+def complaint(path: Path, content: str | bytes, **changed: Any) -> str:
     with pytest.raises(UsageError) as caught:
         read(path, content, **changed)
     return str(caught.value)
