@@ -9,7 +9,7 @@ repays it: the problem is no longer ill-posed. Both processes of the paper satis
 import numpy as np
 
 from federated.fedgmm.design import Array, Arrays, Design
-from federated.fedgmm.linear import Estimate, inverse
+from federated.fedgmm.linear import SPLINE_ZERO, Estimate, inverse
 
 
 def coefficients(sums: Arrays, penalty: Array) -> Array:
@@ -32,7 +32,7 @@ def two_stage_estimate(
     n = float(sums["n"][0])
     bread = inverse(sums["aa"] / n + penalty)
     # v falls by b' d(pi), hence e rises by (dh/dv) b' d(pi): the link carries that through.
-    through = scores["link"] / n @ inverse(first_sums["bb"] / n)
+    through = scores["link"] / n @ inverse(first_sums["bb"] / n, SPLINE_ZERO)
     cross = scores["cross"] @ through.T
     meat = (scores["second"] + cross + cross.T + through @ scores["first"] @ through.T) / n
     return Estimate(theta, bread @ meat @ bread / n, int(n))

@@ -119,7 +119,7 @@ def first_stage(clients: Clients, scale: Scale, size: int, index_size: int) -> F
     """Fit x on splines of the instruments (one round) and prepare the sieve design."""
     sums = moment_sums(clients, Design("first_stage", scale))
     bb, by, n = sums.total["bb"], sums.total["by"], float(sums.total["n"][0])
-    theta = linear.inverse(bb) @ by
+    theta = linear.inverse(bb, linear.SPLINE_ZERO) @ by
     rss = float(sums.total["yy"][0] - by @ theta)
     excluded = len(bb) - scale.controls
     included = np.r_[0, excluded : len(bb)]
@@ -127,8 +127,8 @@ def first_stage(clients: Clients, scale: Scale, size: int, index_size: int) -> F
         sums.total["yy"][0]
         - by[included] @ linear.inverse(bb[np.ix_(included, included)]) @ by[included]
     )
-    used = linear.rank(bb) - len(included)
-    df = n - linear.rank(bb)
+    used = linear.rank(bb, linear.SPLINE_ZERO) - len(included)
+    df = n - linear.rank(bb, linear.SPLINE_ZERO)
     mean = float(bb[0, :excluded] @ theta[:excluded] / n)
     square = float(theta[:excluded] @ bb[:excluded, :excluded] @ theta[:excluded] / n)
     design = Design(

@@ -17,6 +17,10 @@ Z_95 = 1.959964
 RELATIVE_ZERO = 1e-10
 """Eigenvalues below this share of the largest count as zero: collinear or empty columns."""
 
+SPLINE_ZERO = 1e-6
+"""The same for spline columns. Outer splines that few rows reach are nearly collinear; inverting
+such directions would amplify rounding until results depend on the order of the sums."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -67,7 +71,7 @@ def coefficients(estimate: Estimate, unit: Array) -> list[Coefficient]:
     ]
 
 
-def inverse(matrix: Array) -> Array:
+def inverse(matrix: Array, zero: float = RELATIVE_ZERO) -> Array:
     """Inverse of a symmetric positive semi-definite matrix on its range.
 
     Scaled to a unit diagonal first, so that the cut-off means collinearity and not units.
@@ -75,17 +79,17 @@ def inverse(matrix: Array) -> Array:
     scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     scale[scale == 0.0] = 1.0
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
-    keep = values > RELATIVE_ZERO * values[-1]
+    keep = values > zero * values[-1]
     core = (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
     return np.asarray(core / np.outer(scale, scale))
 
 
-def rank(matrix: Array) -> int:
+def rank(matrix: Array, zero: float = RELATIVE_ZERO) -> int:
     """Numerical rank of a symmetric positive semi-definite matrix, as `inverse` sees it."""
     scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     scale[scale == 0.0] = 1.0
     values = np.linalg.eigvalsh(matrix / np.outer(scale, scale))
-    return int(np.sum(values > RELATIVE_ZERO * values[-1]))
+    return int(np.sum(values > zero * values[-1]))
 
 
 def ols(sums: Arrays) -> Estimate:
@@ -153,8 +157,10 @@ def first_stage_f(sums: Arrays, treatments: int, instruments: int) -> list[float
 def anderson_rubin(sums: Arrays, instruments: int, level: float = 0.95) -> tuple[float, float]:
     """Interval for one treatment's coefficient whose coverage does not need strong instruments.
 
-    Inverts the F test of the excluded instruments in a regression of y - beta x on B. Returns
-    (-inf, inf) or an unbounded half where the set is unbounded, in standardised units.
+    Inverts the F test of the excluded instruments in a regression of y - beta x on B, in
+    standardised units. Returns (-inf, inf) where the set is unbounded, as for instruments that may
+    be irrelevant, and NaNs where it is empty: every value is rejected, so the instruments are not
+    all valid.
     """
     bb, n = sums["bb"], float(sums["n"][0])
     included = np.r_[0, 1 + instruments : len(bb)]
@@ -171,10 +177,12 @@ def anderson_rubin(sums: Arrays, instruments: int, level: float = 0.95) -> tuple
 
 
 def _quadratic_set(a: float, b: float, c: float) -> tuple[float, float]:
-    """Hull of {t : a t^2 + b t + c <= 0}."""
+    """Hull of {t : a t^2 + b t + c <= 0}; NaNs where it is empty."""
     discriminant = b * b - 4 * a * c
-    if a <= 0 or discriminant < 0:
+    if a <= 0:  # everything, or all but an interval
         return (-np.inf, np.inf)
+    if discriminant < 0:
+        return (np.nan, np.nan)
     half = np.sqrt(discriminant)
     return (float((-b - half) / (2 * a)), float((-b + half) / (2 * a)))
 

@@ -16,7 +16,7 @@ from scipy import stats
 from torch.func import grad, vmap
 
 from federated.fedgmm.design import Array, Arrays, Design
-from federated.fedgmm.linear import inverse, rank
+from federated.fedgmm.linear import SPLINE_ZERO, inverse, rank
 from federated.fedgmm.networks import Network
 from federated.fedgmm.rows import Rows
 
@@ -124,7 +124,7 @@ def _fit_from(
     settings = {**settings, "widths": list(network.widths)}
     n = design.scale.n
     theta = initial.numpy()
-    weights = inverse(instruments / n)
+    weights = inverse(instruments / n, SPLINE_ZERO)
     history: list[float] = []
 
     def sums_at(parameters: Array) -> Arrays:
@@ -134,10 +134,10 @@ def _fit_from(
     for _ in range(2):
         theta, sums = _levenberg_marquardt(theta, sums, weights, n, sums_at, history)
         # Scaled by the residual variance, so that DECAY means the same in both stages.
-        weights = inverse(sums["omega"] / n) * float(sums["ee"][0]) / n
+        weights = inverse(sums["omega"] / n, SPLINE_ZERO) * float(sums["ee"][0]) / n
     mean = sums["moment"] / n
-    j = float(n * mean @ inverse(sums["omega"] / n) @ mean)
-    return Fit(theta, j, rank(sums["omega"]), tuple(history))
+    j = float(n * mean @ inverse(sums["omega"] / n, SPLINE_ZERO) @ mean)
+    return Fit(theta, j, rank(sums["omega"], SPLINE_ZERO), tuple(history))
 
 
 def _levenberg_marquardt(

@@ -103,6 +103,11 @@ def _add_linear(result: Result, found: LinearFindings, run: Run) -> None:
         result.headline += [f"{treatment}.2sls", f"first_stage_f.{treatment}"]
     if found.anderson_rubin is not None:
         low, high = found.anderson_rubin
+        if np.isnan(low):
+            result.warnings.append(
+                "The Anderson-Rubin set is empty: no effect size agrees with all instruments, so "
+                "they cannot all be valid."
+            )
         result.figures["anderson_rubin"] = Figure(
             found.estimates["2sls"][0].value,
             low if np.isfinite(low) else None,

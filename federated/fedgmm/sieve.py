@@ -14,7 +14,7 @@ import numpy as np
 
 from federated.fedgmm import bases
 from federated.fedgmm.design import Array, Arrays
-from federated.fedgmm.linear import Estimate, inverse, over_identified, rank
+from federated.fedgmm.linear import SPLINE_ZERO, Estimate, inverse, over_identified, rank
 
 
 def penalised_regression(sums: Arrays, penalty: Array) -> Estimate:
@@ -49,7 +49,7 @@ def sieve_gmm(sums: Arrays, penalty: Array, omega: Arrays | None = None) -> Esti
         scores, variance = sums["bb"] / n, 1.0
     else:
         scores, variance = omega["omega"] / n, float(omega["ee"][0]) / n
-    weights = inverse(scores)
+    weights = inverse(scores, SPLINE_ZERO)
     information = cross.T @ weights @ cross
     bread = inverse(information * variance + penalty)
     theta = bread @ (cross.T @ weights @ target) * variance
@@ -62,7 +62,7 @@ def sieve_gmm(sums: Arrays, penalty: Array, omega: Arrays | None = None) -> Esti
     effective = float(2 * np.trace(smoother) - np.trace(smoother @ smoother))
     j = float(n * mean_moment @ weights @ mean_moment)
     covariance = bread @ meat @ bread / n
-    return over_identified(theta, covariance, int(n), j, rank(scores) - effective)
+    return over_identified(theta, covariance, int(n), j, rank(scores, SPLINE_ZERO) - effective)
 
 
 def curve_penalty(size: int, others: int, smoothing: float) -> Array:
