@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import ValidationError
 
 from cluster import config
 
@@ -33,11 +34,9 @@ def test_ray_accepts_the_file() -> None:
 
 
 def test_ray_refuses_our_keys_anywhere_else() -> None:
-    import jsonschema
-
     data = launcher_file()
     data["corymb"] = data.pop("metadata")["corymb"]
-    with pytest.raises(jsonschema.ValidationError, match="corymb"):
+    with pytest.raises(ValidationError, match="corymb"):
         accept(data)
 
 
