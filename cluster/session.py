@@ -213,7 +213,7 @@ def _join(address: str) -> None:
         ) from error
 
 
-def reachable(address: str) -> None:
+def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
     """Raise ClusterUnreachableError unless something accepts connections at the address.
 
     Ray itself would go on trying for minutes. "auto" and "local" name no address to try.
@@ -223,7 +223,7 @@ def reachable(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     target = (host or port, int(port) if host and port.isdigit() else RAY_DEFAULT_PORT)
     try:
-        socket.create_connection(target, timeout=CONNECT_SECONDS).close()
+        socket.create_connection(target, timeout=seconds).close()
     except OSError as error:
         raise ClusterUnreachableError(
             f"No cluster answers at {address} ({error}); start one, or drop --address "
