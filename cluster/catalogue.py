@@ -19,7 +19,7 @@ def locate(name: str, runs: Path = RUNS) -> Path:
     """
     path = Path(name)
     if (path / "run.json").is_file():
-        return path
+        return path.resolve()  # "." has a name too
     known = sorted(p.parent for p in runs.glob("*/run.json"))
     if name == "last" and known:
         return max(known, key=lambda p: (str(read_record(p)["created"]), p.name))

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from cluster.files import write_bytes, write_json
 
@@ -26,17 +27,18 @@ def save(
     from safetensors.numpy import save as serialise
 
     data = serialise(
-        {key: np.ascontiguousarray(value) for key, value in arrays.items()},
+        {key: np.asarray(value, order="C") for key, value in arrays.items()},
         metadata={"state": json.dumps(state), "step": str(step)},
     )
-    path = folder / f"{_file_name(name)}-{step:08d}.safetensors"
+    path = folder / f"{quote(name, safe='')}-{step:08d}.safetensors"
     write_bytes(path, data)
     index = _index(folder)
-    entries = [e for e in index.get(name, []) if e["step"] < step]
-    entries.append({"step": step, "file": path.name, "sha256": hashlib.sha256(data).hexdigest()})
-    for old in entries[:-KEEP]:
-        (folder / old["file"]).unlink(missing_ok=True)
-    write_json(folder / "index.json", {**index, name: entries[-KEEP:]})
+    before = index.get(name, [])
+    entry = {"step": step, "file": path.name, "sha256": hashlib.sha256(data).hexdigest()}
+    kept = [*(e for e in before if e["step"] < step), entry][-KEEP:]
+    write_json(folder / "index.json", {**index, name: kept})
+    for file in {e["file"] for e in before} - {e["file"] for e in kept}:
+        (folder / file).unlink(missing_ok=True)
     return path
 
 
@@ -63,13 +65,9 @@ def load(
     return None
 
 
-def _file_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
-
-
 def _index(folder: Path) -> dict[str, list[dict[str, Any]]]:
     try:
         index: dict[str, list[dict[str, Any]]] = json.loads((folder / "index.json").read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, ValueError):
         return {}
     return index

@@ -122,14 +122,12 @@ def show(
 @app.command()
 def validate(file: File, preset: Preset = None, sets: Sets = None, as_json: AsJson = False) -> None:
     """Check a run file and print every mistake with its line."""
-    from cluster.config import ConfigError
-
     try:
         loaded = _load(file, preset, sets)
-    except ConfigError as error:
+    except UsageError as error:
         if not as_json:
             raise
-        _print_json({"valid": False, "problems": error.problems})
+        _print_json({"valid": False, "problems": str(error).splitlines()})
         raise typer.Exit(error.exit_code) from None
     if as_json:
         _print_json({"valid": True, "problems": []})

@@ -116,4 +116,5 @@ def _flat(data: Any, path: str = "") -> dict[str, Any]:
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in cells)])

@@ -8,15 +8,16 @@ with its place.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from cluster import recipes, yamltext
 from cluster.errors import UsageError
 from cluster.layers import Layer, Merged, environment_layer, file_layer, merge, set_layer
 from cluster.plan import Plan
-from cluster.problems import ConfigError, describe
+from cluster.problems import ConfigError, describe, did_you_mean
 
 
 class PathMark:
@@ -112,7 +113,10 @@ def load(
     chosen = _last(layers, "recipe") or recipe
     if not isinstance(chosen, str):
         raise ConfigError([f"{_where(file)}: recipe: is required; `corymb list` shows all recipes"])
-    entry = recipes.find(chosen)
+    try:
+        entry = recipes.find(chosen)
+    except UsageError as error:
+        raise ConfigError([f"{_place(layers, 'recipe')}: recipe: {error}"]) from None
     usable = [_for_recipe(layer, chosen) for layer in layers]
     return _validate(entry.config, chosen, usable)
 
@@ -129,7 +133,7 @@ def dump(config: RunConfig) -> str:
 
 def _validate(model: type[RunConfig], recipe: str, layers: list[Layer]) -> Loaded:
     name = _last(layers, "preset") or model.model_fields["preset"].default
-    if name not in model.presets:
+    if not isinstance(name, str) or name not in model.presets:
         raise ConfigError([_unknown_preset(str(name), model, layers)])
     preset = Layer(f"preset {name}", dict(model.presets[name]), {}, Path.cwd())
     merged = merge([preset, *layers])
@@ -158,18 +162,26 @@ def _launcher_layers(path: Path) -> list[Layer]:
     if ours is None:
         return []
     if not isinstance(ours, dict):
-        raise ConfigError([f"{path.name}: metadata.corymb: expected a block of keys"])
+        place = whole.at(("metadata", "corymb"))
+        raise ConfigError([f"{place}: metadata.corymb: expected a block of keys"])
     return [whole.below(("metadata", "corymb"))]
 
 
 def _for_recipe(layer: Layer, recipe: str) -> Layer:
     """Lift `recipes.NAME` of a shared layer to the top; drop other recipes' defaults."""
-    block = layer.data.get("recipes")
-    if not isinstance(block, dict):
+    if "recipes" not in layer.data:
         return layer
     shared = Layer(
         layer.name, {k: v for k, v in layer.data.items() if k != "recipes"}, layer.lines, layer.base
     )
+    block = {} if layer.data["recipes"] is None else layer.data["recipes"]
+    if not isinstance(block, dict):
+        raise ConfigError([f"{layer.at(('recipes',))}: recipes: expected a block of keys"])
+    for name in block:
+        try:
+            recipes.find(name)
+        except UsageError as error:
+            raise ConfigError([f"{layer.at(('recipes', name))}: recipes.{name}: {error}"]) from None
     if not isinstance(block.get(recipe), dict):
         return shared
     return shared.over(layer.below(("recipes", recipe)))
@@ -181,11 +193,14 @@ def _last(layers: Sequence[Layer], key: str) -> Any:
 
 
 def _unknown_preset(name: str, model: type[RunConfig], layers: Sequence[Layer]) -> str:
-    from cluster.problems import did_you_mean
-
-    places = [layer.at(("preset",)) for layer in layers if "preset" in layer.data]
     hint = did_you_mean(name, model.presets) or f"; presets: {', '.join(model.presets)}"
-    return f"{places[-1]}: preset: there is no preset '{name}'{hint}"
+    return f"{_place(layers, 'preset')}: preset: there is no preset '{name}'{hint}"
+
+
+def _place(layers: Sequence[Layer], key: str) -> str:
+    """Place of the last word on a top-level key."""
+    places = [layer.at((key,)) for layer in layers if layer.data.get(key) is not None]
+    return places[-1] if places else "the command line"
 
 
 def _absolute(config: Any, merged: Merged, path: tuple[str, ...]) -> Any:
@@ -195,10 +210,16 @@ def _absolute(config: Any, merged: Merged, path: tuple[str, ...]) -> Any:
         value = getattr(config, name)
         if isinstance(value, Settings):
             changes[name] = _absolute(value, merged, (*path, name))
-        elif isinstance(value, str) and any(isinstance(m, PathMark) for m in field.metadata):
+        elif isinstance(value, str) and _is_path(field):
             base = merged.base((*path, name))
             changes[name] = str((base / Path(value).expanduser()).resolve())
     return config.model_copy(update=changes)
+
+
+def _is_path(field: FieldInfo) -> bool:
+    """Whether a field is a RunPath, or a RunPath or None."""
+    inner = [m for part in get_args(field.annotation) for m in getattr(part, "__metadata__", ())]
+    return any(isinstance(mark, PathMark) for mark in (*field.metadata, *inner))
 
 
 def _origins(config: RunConfig, merged: Merged) -> dict[str, str]:

@@ -32,14 +32,15 @@ class Layer:
     base: Path
 
     def at(self, path: yamltext.Key) -> str:
-        """Place of a path, or of its nearest parent that has one: "run.yaml:3"."""
+        """Place of a path, or of its nearest parent or first child that has one: "run.yaml:3"."""
         for length in range(len(path), -1, -1):
             place = self.lines.get(path[:length])
             if isinstance(place, str):
                 return place
             if place is not None:
                 return f"{self.name}:{place}"
-        return self.name
+        children = (p for key, p in self.lines.items() if key[: len(path)] == path)
+        return str(next(children, self.name))
 
     def below(self, path: yamltext.Key) -> "Layer":
         """The layer made of what stands under `path`."""
@@ -80,7 +81,7 @@ class Merged:
             layer = self.source(path[:length])
             if layer is not None:
                 return layer.at(path[:length])
-        files = [layer.name for layer in self.layers if layer.lines]
+        files = [layer.name for layer in self.layers if () in layer.lines]
         return files[-1] if files else "the command line"
 
     def base(self, path: yamltext.Key) -> Path:
@@ -127,12 +128,15 @@ def environment_layer(environ: Mapping[str, str]) -> Layer:
 
 def set_layer(arguments: Sequence[str]) -> Layer:
     """Arguments a.b=value as {a: {b: value}}; raises ConfigError for one without "="."""
-    pairs = []
+    pairs, problems = [], []
     for argument in arguments:
         path, equals, text = argument.partition("=")
-        if not equals or not path:
-            raise ConfigError([f"--set {argument}: expected a.b=value"])
-        pairs.append((f"--set {path}", tuple(path.split(".")), text))
+        if equals and all(path.split(".")):
+            pairs.append((f"--set {path}", tuple(path.split(".")), text))
+        else:
+            problems.append(f"--set {argument}: expected a.b=value")
+    if problems:
+        raise ConfigError(problems)
     return _assigned("--set", pairs)
 
 

@@ -25,7 +25,7 @@ def describe(error: ValidationError, model: type[BaseModel], merged: "Merged") -
     """One line a problem: place, dotted path, what is wrong, and what was probably meant."""
     lines = []
     for detail in error.errors(include_url=False):
-        path = tuple(detail["loc"])
+        path = _without_tags(detail["loc"], merged.data)
         dotted = ".".join(str(p) for p in path)
         colon = f"{dotted}: " if dotted else ""
         lines.append(f"{merged.place(path)}: {colon}{_sentence(detail, model)}")
@@ -74,9 +74,12 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "extra_forbidden":
         return _unknown_key(detail["loc"], model)
     if kind == "literal_error":
-        known = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
-        near = did_you_mean(str(given), known)
-        return f"must be one of {', '.join(known)}, got {_show(given)}{near}"
+        return _choice(given, context["expected"].replace(" or ", ", "))
+    if kind == "union_tag_invalid":
+        key = context["discriminator"].strip("'")
+        return f"{key} {_choice(given[key], context['expected_tags'])}"
+    if kind == "union_tag_not_found":
+        return f"needs the key {context['discriminator']}, which says what it is"
     if kind == "value_error":
         return str(context["error"])
     if kind in ("too_short", "too_long"):
@@ -85,24 +88,43 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
     return detail["msg"][0].lower() + detail["msg"][1:]
 
 
+def _choice(given: Any, expected: str) -> str:
+    known = [word.strip("'") for word in expected.split(", ")]
+    near = did_you_mean(str(given), known)
+    return f"must be one of {', '.join(known)}, got {_show(given)}{near}"
+
+
 def _unknown_key(path: tuple[int | str, ...], model: type[BaseModel]) -> str:
     """Name the nearest key of the model that the unknown one stands in."""
-    inner: Any = model
+    inner = [model]
     for part in path[:-1]:
-        if part in inner.model_fields:  # otherwise a name in a dict of models, or a list's index
-            inner = _model_of(inner.model_fields[part].annotation)
-        if inner is None:
-            return "unknown key"
-    known = list(inner.model_fields)
+        fields = [m.model_fields[str(part)] for m in inner if part in m.model_fields]
+        if fields:  # otherwise a name in a dict of models, or a list's index
+            inner = [m for field in fields for m in _models_of(field.annotation)]
+    known = dict.fromkeys(name for m in inner for name in m.model_fields)
     near = did_you_mean(str(path[-1]), known)
     return "unknown key" + (near or "; known keys: " + ", ".join(known))
 
 
-def _model_of(annotation: Any) -> type[BaseModel] | None:
-    for candidate in (annotation, *get_args(annotation)):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
+def _models_of(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for part in get_args(annotation) for m in _models_of(part)]
+
+
+def _without_tags(location: tuple[int | str, ...], data: Any) -> tuple[int | str, ...]:
+    """The path as a file has it: pydantic adds which of several models it took."""
+    path: list[int | str] = []
+    for i, part in enumerate(location):
+        last = i == len(location) - 1
+        if isinstance(data, dict) and part not in data and not last:
+            continue
+        path.append(part)
+        if isinstance(data, dict):
+            data = data.get(part)
+        elif isinstance(data, list) and isinstance(part, int):
+            data = data[part]
+    return tuple(path)
 
 
 def _show(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.evidence import Figure, Result
 from cluster.files import write_text
-from cluster.run import read_record
+from cluster.run import is_locked, read_record
 
 TEMPLATE = "report.html.j2"
 
@@ -18,11 +18,13 @@ def write(path: Path) -> Path:
     Raises UsageError if `path` is not a run directory.
     """
     record = read_record(path)
+    if record["status"] == "running" and not is_locked(path):
+        record |= {"status": "interrupted", "error": "Its process ended without a word (killed?)."}
     result = read_result(path)
     html = _template().render(
         record=record,
         result=result,
-        headline=[] if result is None else _headline(result),
+        headline=[] if result is None else headline(result),
         sections=[] if result is None else _sections(path, result),
         config=_text(path / "config.yaml"),
         origins=_json(path / "origins.json"),
@@ -39,6 +41,12 @@ def read_result(path: Path) -> Result | None:
     """The result stored in a run directory, or None if the run has none yet."""
     data = _json(path / "result.json")
     return Result.from_json(_restore(data)) if data else None
+
+
+def headline(result: Result) -> list[tuple[str, Figure]]:
+    """The figures shown first; the first four where the recipe names none."""
+    names = result.headline or list(result.figures)[:4]
+    return [(name, result.figures[name]) for name in names if name in result.figures]
 
 
 def format_figure(figure: Figure) -> str:
@@ -71,11 +79,6 @@ def _restore(data: dict[str, Any]) -> dict[str, Any]:
             if figure["value"] is None:
                 figure["value"] = float("nan")
     return data
-
-
-def _headline(result: Result) -> list[tuple[str, Figure]]:
-    names = result.headline or list(result.figures)[:4]
-    return [(name, result.figures[name]) for name in names if name in result.figures]
 
 
 def _sections(path: Path, result: Result) -> list[dict[str, Any]]:

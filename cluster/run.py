@@ -5,7 +5,9 @@ origins.json, environment.json, metrics.jsonl, checkpoints/, plots/, result.json
 log.txt. Only the process that holds `.lock` writes; the lock ends with the process.
 """
 
+import contextlib
 import fcntl
+import io
 import json
 import logging
 import os
@@ -23,7 +25,7 @@ from types import FrameType, TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from cluster import checkpoints, environment
-from cluster.errors import InterruptedRunError, UsageError
+from cluster.errors import CorymbError, InterruptedRunError, UsageError
 from cluster.evidence import Result
 from cluster.files import finite, write_json, write_text
 
@@ -75,19 +77,14 @@ class Run:
         now = datetime.now(UTC)
         try:
             output.mkdir(parents=True, exist_ok=True)
-            while True:
-                name = f"{now:%Y-%m-%dT%H%M}-{recipe}-{secrets.token_hex(2)}"
-                path = output / name
-                if not path.exists():
-                    path.mkdir()
-                    break
+            path = _new_folder(output, f"{now:%Y-%m-%dT%H%M}-{recipe}")
         except OSError as error:
             raise UsageError(
                 f"No run directory can be made in {output} ({error.strerror}); "
                 "choose another folder with --set output=DIR"
             ) from None
         record = {
-            "id": name, "recipe": recipe, "status": "running", "created": now.isoformat(),
+            "id": path.name, "recipe": recipe, "status": "running", "created": now.isoformat(),
             "started": now.isoformat(), "ended": None, "seconds": 0.0, "cpu_seconds": 0.0,
             "lineage": dict(lineage or {}), "pid": os.getpid(), "host": os.uname().nodename,
             "error": None,
@@ -102,10 +99,12 @@ class Run:
     @classmethod
     def reopen(cls, path: Path) -> "Run":
         """Take up a run that stopped; raises UsageError if there is nothing to take up."""
-        record = read_record(path)
-        if record["status"] == "finished":
-            raise UsageError(f"{path.name} is finished; `corymb rerun` repeats it")
+        read_record(path)
         lock = _take_lock(path)
+        record = read_record(path)  # again: only under the lock does it stay as it is
+        if record["status"] == "finished":
+            lock.close()
+            raise UsageError(f"{path.name} is finished; `corymb rerun` repeats it")
         now = datetime.now(UTC).isoformat()
         record |= {"status": "running", "started": now, "ended": None, "error": None}
         record |= {"pid": os.getpid(), "host": os.uname().nodename}
@@ -134,8 +133,8 @@ class Run:
         trace: TracebackType | None,
     ) -> None:
         """Release lock, log and signal handlers; a run left without a verdict has failed."""
-        if self._record["status"] == "running" and error is not None:
-            self.fail(error)
+        if self._record["status"] == "running":
+            self.fail(error or CorymbError("The run ended without a result"))
         for number, previous in self._previous.items():
             signal.signal(number, previous)
         if self._handler is not None:
@@ -153,7 +152,7 @@ class Run:
         again after a resume replaces the earlier line when the file is read.
         """
         if self._metrics is None:
-            self._metrics = (self.path / "metrics.jsonl").open("a", encoding="utf-8")
+            self._metrics = _append(self.path / "metrics.jsonl")
         line = {"step": step, "time": round(time.time(), 3), **finite(metrics)}
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
@@ -259,7 +258,8 @@ class Run:
         if self._stop is not None:
             raise KeyboardInterrupt
         self._stop = signal.Signals(number).name
-        self.warn(f"{self._stop}: stopping at the next checkpoint; once more to stop at once")
+        with contextlib.suppress(RuntimeError):  # it came while something else was being printed
+            self.warn(f"{self._stop}: stopping at the next checkpoint; once more to stop at once")
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -296,6 +296,24 @@ def is_locked(path: Path) -> bool:
     except UsageError:
         return True
     return False
+
+
+def _new_folder(parent: Path, start: str) -> Path:
+    while True:
+        path = parent / f"{start}-{secrets.token_hex(2)}"
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+            return path
+
+
+def _append(path: Path) -> IO[str]:
+    """Open a file of lines to append to; a last line that a kill cut short is ended first."""
+    file = path.open("a+b")
+    if file.tell() > 0:
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) != b"\n":
+            file.write(b"\n")
+    return io.TextIOWrapper(file, encoding="utf-8")
 
 
 def _take_lock(path: Path) -> IO[str]:

@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cluster.files import finite
-from cluster.report import format_figure, format_interval
+from cluster.report import format_figure, format_interval, headline
 
 if TYPE_CHECKING:
     from cluster.config import RunConfig
@@ -26,8 +26,10 @@ def outcome(done: "Outcome", as_json: bool) -> None:
         print(section.title)
         _table(section.table.columns, section.table.rows)
         print()
-    shown = [(result.figures[name].label or name, format_figure(result.figures[name]),
-              format_interval(result.figures[name])) for name in result.headline]  # fmt: skip
+    shown = [
+        (figure.label or name, format_figure(figure), format_interval(figure))
+        for name, figure in headline(result)
+    ]
     _table(("Headline", "Value", "95 % interval"), tuple(shown))
     print()
     for warning in result.warnings:

@@ -16,9 +16,13 @@ from cluster.errors import UsageError
 Key = tuple[str | int, ...]
 
 _INTEGER = re.compile(r"[-+]?[0-9][0-9_]*")
-_HEX = re.compile(r"[-+]?0x[0-9a-fA-F_]+")
+_HEX = re.compile(r"[-+]?0x[0-9a-fA-F][0-9a-fA-F_]*")
 _FLOAT = re.compile(r"[-+]?([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?")
 _SPECIAL = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
+_WORDS = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,9 @@ def parse(text: str, name: str) -> Document:
         hint = "; indent with spaces, not tabs" if "\\t" in str(error.problem) else ""
         raise YamlError(f"{name}:{line}: not valid YAML: {error.problem}{hint}") from None
     except yaml.YAMLError as error:
-        raise YamlError(f"{name}: not valid YAML: {error}") from None
+        raise YamlError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise YamlError(f"{name}: not valid YAML: nested too deeply") from None
     lines: dict[Key, int] = {}
     return Document(None if root is None else _build(root, (), lines, name), lines)
 
@@ -65,10 +71,8 @@ def parse_value(text: str, name: str) -> Any:
 
 def scalar(text: str) -> Any:
     """Read a plain (unquoted) scalar: null, true or false, a number, or else the text itself."""
-    if text in ("", "~", "null", "Null", "NULL"):
-        return None
-    if text.lower() in ("true", "false") and text in ("true", "false", "True", "False"):
-        return text.lower() == "true"
+    if text in _WORDS:
+        return _WORDS[text]
     if text.lower() in _SPECIAL:
         return _SPECIAL[text.lower()]
     if _INTEGER.fullmatch(text):
@@ -88,20 +92,25 @@ def dump(data: Any) -> str:
 
 
 class _Composer(yaml.SafeLoader):
-    """Composes nodes and refuses aliases, which can make a small file huge."""
+    """Composes nodes; refuses aliases, which can make a small file huge, and tags."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.events.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(
-                None, None, "anchors and aliases are not read here; write the value out",
-                event.start_mark,
-            )  # fmt: skip
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        problem = None
+        if event.anchor is not None:
+            problem = "anchors and aliases are not read here; write the value out"
+        elif event.tag is not None:
+            problem = f"tags such as {event.tag} are not read here"
+        if problem is not None:
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes strings that `scalar` would read as something else."""
+    """Quotes strings that `scalar` would read as something else; writes no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         style = None if scalar(data) == data else '"'
@@ -119,8 +128,6 @@ def _build(node: yaml.Node, path: Key, lines: dict[Key, int], name: str) -> Any:
     if isinstance(node, yaml.SequenceNode):
         return [_build(item, (*path, i), lines, name) for i, item in enumerate(node.value)]
     assert isinstance(node, yaml.ScalarNode)
-    if node.tag.startswith("!"):
-        raise YamlError(f"{name}:{line}: tags such as {node.tag} are not read here")
     return scalar(node.value) if node.style is None else node.value
 
 
