@@ -8,11 +8,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cluster.errors import CorymbError, UsageError
+
+if TYPE_CHECKING:
+    from cluster.execute import Outcome
 
 app = typer.Typer(
     name="corymb",
@@ -166,11 +169,11 @@ def demo(
 @app.command()
 def resume(name: RunName, require: Require = None, as_json: AsJson = False) -> None:
     """Take up a run that was interrupted or failed, from its last checkpoint."""
-    from cluster import execute, show
+    from cluster import execute
     from cluster.catalogue import locate
 
     requirements = [execute.Requirement.parse(text) for text in require or []]
-    show.outcome(execute.resume(locate(name), requirements=requirements), as_json)
+    _finish(execute.resume(locate(name), requirements=requirements), as_json)
 
 
 @app.command()
@@ -179,13 +182,13 @@ def rerun(
 ) -> None:
     """Repeat a run with its own configuration, in a new run directory."""
     from cluster import config as configuration
-    from cluster import execute, show
+    from cluster import execute
     from cluster.catalogue import locate
 
     path = locate(name)
     loaded = configuration.load(path / "config.yaml", sets=sets or [])
     requirements = [execute.Requirement.parse(text) for text in require or []]
-    show.outcome(execute.start(loaded, requirements=requirements, repeats=path.name), as_json)
+    _finish(execute.start(loaded, requirements=requirements, repeats=path.name), as_json)
 
 
 @app.command()
@@ -306,7 +309,15 @@ def _start(loaded: Any, require: list[str] | None, dry_run: bool, as_json: bool)
     if dry_run:
         show.plan(loaded.config, as_json)
         return
-    show.outcome(execute.start(loaded, requirements=requirements), as_json)
+    _finish(execute.start(loaded, requirements=requirements), as_json)
+
+
+def _finish(done: "Outcome", as_json: bool) -> None:
+    """Print the result, also of a run that missed a requirement; then say so."""
+    from cluster import show
+
+    show.outcome(done, as_json)
+    done.check()
 
 
 def _leaves(data: Any, path: str = "") -> dict[str, Any]:

@@ -108,8 +108,9 @@ def load(
     if file is not None:
         layers.append(file_layer(file))
     layers.append(environment_layer(environ or {}))
-    arguments = [*sets] if preset is None else [*sets, f"preset={preset}"]
-    layers.append(set_layer(arguments))
+    layers.append(set_layer(sets))
+    if preset is not None:
+        layers.append(Layer("--preset", {"preset": preset}, {}, Path.cwd()))
     chosen = _last(layers, "recipe") or recipe
     if not isinstance(chosen, str):
         raise ConfigError([f"{_where(file)}: recipe: is required; `corymb list` shows all recipes"])

@@ -57,11 +57,17 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished run: its directory, what it found, and its report."""
+    """A finished run: its directory, what it found, its report, and the requirements it missed."""
 
     path: Path
     result: Result
     report: Path
+    misses: tuple[str, ...]
+
+    def check(self) -> None:
+        """Raise ThresholdError, with all misses, if there are any."""
+        if self.misses:
+            raise ThresholdError("; ".join(self.misses) + f" (run {self.path.name})")
 
 
 def start(
@@ -101,8 +107,6 @@ def execute(config: RunConfig, run: Run, requirements: Sequence[Requirement] = (
     CorymbError
         What stopped the run; the directory then says "failed" or "interrupted" and has a report
         of what there is. An unexpected exception becomes one that names the log.
-    ThresholdError
-        If the run finished but missed a requirement.
     """
     recipe = recipes.find(config.recipe)
     with run:
@@ -121,11 +125,8 @@ def execute(config: RunConfig, run: Run, requirements: Sequence[Requirement] = (
             raise CorymbError(
                 f"{type(error).__name__}: {error} (details in {run.path / 'log.txt'})"
             ) from error
-    outcome = Outcome(run.path, result, report.write(run.path))
-    misses = [miss for r in requirements if (miss := r.miss(result)) is not None]
-    if misses:
-        raise ThresholdError("; ".join(misses) + f" (run {run.id})")
-    return outcome
+    misses = tuple(miss for r in requirements if (miss := r.miss(result)) is not None)
+    return Outcome(run.path, result, report.write(run.path), misses)
 
 
 @contextlib.contextmanager

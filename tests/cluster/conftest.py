@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cluster import cli, recipes
+from cluster import cli, environment, recipes
 from tests.cluster import toy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +26,18 @@ class Done:
 
 
 Command = Callable[..., Done]
+
+
+@pytest.fixture(scope="session")
+def machine() -> dict[str, Any]:
+    """What this machine is, found out once."""
+    return environment.capture()
+
+
+@pytest.fixture(autouse=True)
+def _known_machine(machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spares each run the look at git and the graphics driver."""
+    monkeypatch.setattr(environment, "capture", lambda: machine)
 
 
 @pytest.fixture

@@ -112,6 +112,9 @@ def test_preset_from_each_layer() -> None:
     assert (toy(found).steps, toy(found).stage.width, found.config.preset) == (3, 2, "smoke")
     assert found.origins["stage.width"] == "preset smoke"
     assert toy(config.load(file, preset="small")).steps == 6
+    assert config.load(file, preset="small").origins["preset"] == "--preset"
+    with pytest.raises(ConfigError, match=r"^--preset: preset: there is no preset 'smok'"):
+        config.load(file, preset="smok")
 
 
 def test_without_a_file() -> None:
