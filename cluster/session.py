@@ -62,7 +62,7 @@ class Session:
                 self._undo.enter_context(_environment(_embedded_environment(folder)))
             self.ensure()
         except BaseException:
-            self._undo.close()
+            self._close()
             raise
         return self
 
@@ -73,10 +73,14 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         """Disconnect; an embedded Ray ends, and its files and variables go."""
+        self._close()
+
+    def _close(self) -> None:
         import ray
 
         ray.shutdown()
         self._undo.close()
+        _reread_authentication()
 
     def ensure(self) -> None:
         """Connect if there is no connection: at the start, and after something closed it.
@@ -87,6 +91,7 @@ class Session:
 
         if ray.is_initialized():
             return
+        _reread_authentication()
         if not self.embedded:
             _join(str(self.address))
             return
@@ -194,6 +199,19 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _reread_authentication() -> None:
+    """Make Ray look at the RAY_AUTH_ variables again.
+
+    It reads the mode when it is imported and the token when it first needs one, and keeps both for
+    the life of the process. Without this, a process that had imported Ray before, or had a session
+    before, could not talk to the Ray that it starts.
+    """
+    from ray._raylet import AuthenticationTokenLoader, Config
+
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _join(address: str) -> None:
