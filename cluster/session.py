@@ -208,10 +208,11 @@ def _reread_authentication() -> None:
     the life of the process. Without this, a process that had imported Ray before, or had a session
     before, could not talk to the Ray that it starts.
     """
-    from ray._raylet import AuthenticationTokenLoader, Config
+    from ray import _raylet
 
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+    internals: Any = _raylet  # its type stub leaves both names out
+    internals.Config.initialize("")
+    internals.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _join(address: str) -> None:
@@ -223,16 +224,13 @@ def _join(address: str) -> None:
     except Exception as error:
         text = str(error).strip().splitlines()
         reason = text[-1] if text else type(error).__name__
-        hint = ""
-        if "auth" in str(error).lower():
-            hint = "; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the cluster's token file"
         raise ClusterUnreachableError(
-            f"The cluster at {address} does not let this run join: {reason}{hint}"
+            f"The cluster at {address} does not let this run join: {reason}"
         ) from error
 
 
 def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
-    """Raise ClusterUnreachableError unless something accepts connections at the address.
+    """Raise ClusterUnreachableError unless a cluster answers at the address, and to this process.
 
     Ray itself would go on trying for minutes. "auto" and "local" name no address to try.
     """
@@ -242,11 +240,46 @@ def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
     target = (host or port, int(port) if host and port.isdigit() else RAY_DEFAULT_PORT)
     try:
         socket.create_connection(target, timeout=seconds).close()
+        refusal = _greet(f"{target[0]}:{target[1]}", seconds, client=address.startswith("ray://"))
     except OSError as error:
         raise ClusterUnreachableError(
             f"No cluster answers at {address} ({error}); start one, or drop --address "
             "and RAY_ADDRESS to run on this machine"
         ) from None
+    if refusal:
+        raise ClusterUnreachableError(
+            f"The cluster at {address} does not let this run join: {refusal}; set "
+            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token"
+        )
+
+
+def _greet(target: str, seconds: float, client: bool) -> str | None:
+    """Ask a cluster for its id; return why it refuses to tell, None if it tells.
+
+    `client` says that the address is one of Ray Client, which knows no ids: an answer is enough.
+    Raises ConnectionError if what listens there is not Ray.
+    """
+    import grpc
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+    from ray.exceptions import AuthenticationError
+
+    channel = init_grpc_channel(target, [("grpc.enable_http_proxy", 0)])
+    stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
+    request = gcs_service_pb2.GetClusterIdRequest()
+    try:
+        stub.GetClusterId(request, timeout=seconds, wait_for_ready=True)
+    except AuthenticationError:
+        return "there is no token"
+    except grpc.RpcError as error:
+        code = error.code()
+        if code == grpc.StatusCode.UNAUTHENTICATED:
+            return "the token is missing or wrong"
+        if not (client and code == grpc.StatusCode.UNIMPLEMENTED):
+            raise ConnectionError(f"what listens there is not Ray, {code.name}") from None
+    finally:
+        channel.close()
+    return None
 
 
 def ray_view() -> dict[str, Any]:

@@ -3,14 +3,15 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
+import grpc
 import pytest
 
 from cluster import doctor
@@ -145,10 +146,12 @@ def test_small_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.address().status == "ok"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        where = f"127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setenv("RAY_ADDRESS", where)
-        assert doctor.address() == Finding("RAY_ADDRESS", "ok", f"{where} answers")
+    server = grpc.server(ThreadPoolExecutor(1))  # as a head node listens for Ray Client
+    where = f"ray://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    monkeypatch.setenv("RAY_ADDRESS", where)
+    server.start()
+    assert doctor.address() == Finding("RAY_ADDRESS", "ok", f"{where} answers")
+    server.stop(None).wait()
     assert doctor.address().status == "problem"
 
 
