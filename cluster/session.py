@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,12 @@ CONNECT_SECONDS = 10.0
 POLL_SECONDS = 2.0
 
 RAY_DEFAULT_PORT = 6379
+
+SOCKET = "corymb-12345678/ray/session_2026-12-31_23-59-59_123456_1234567/sockets/plasma_store"
+"""Longest path of a socket below the temporary folder."""
+
+SOCKET_BYTES = 107 if sys.platform == "linux" else 103
+"""Length that the operating system allows for the path of a socket."""
 
 
 class Session:
@@ -56,7 +63,7 @@ class Session:
         try:
             self._undo.enter_context(_environment({"RAY_USAGE_STATS_ENABLED": "0"}))
             if self.embedded:
-                folder = Path(tempfile.mkdtemp(prefix="corymb-"))  # short: sockets have 107 bytes
+                folder = Path(tempfile.mkdtemp(prefix="corymb-", dir=temporary_folder()))
                 self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
                 self._folder = folder
                 self._undo.enter_context(_environment(_embedded_environment(folder)))
@@ -168,6 +175,12 @@ def _lack(
         have = sum(node.get(name, 0.0) for node in nodes)
         parts.append(f"{need:g} {name} (there are {have:g} on {len(nodes)} nodes)")
     return "The run needs at the same time " + " and ".join(parts)
+
+
+def temporary_folder() -> Path:
+    """The system's temporary folder, or /tmp where that is too long for the path of a socket."""
+    folder = Path(tempfile.gettempdir())
+    return folder if len(os.fsencode(folder / SOCKET)) <= SOCKET_BYTES else Path("/tmp")
 
 
 def _embedded_environment(folder: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ from cluster import session as module
 from cluster.config import ClusterSettings
 from cluster.errors import ClusterUnreachableError, ResourcesError
 from cluster.plan import Plan
-from cluster.session import Session, reachable, unplaceable
+from cluster.session import Session, reachable, temporary_folder, unplaceable
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -89,6 +89,13 @@ def test_nothing_is_left(twice: list[dict[str, Any]]) -> None:
         assert seen["left"] == []
         assert not seen["connected"]
         assert set(seen["changed"]) <= SET_BY_RAY
+
+
+def test_temporary_folder_is_short_enough_for_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/scratch/short")
+    assert temporary_folder() == Path("/scratch/short")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/var/folders/" + 40 * "x")
+    assert temporary_folder() == Path("/tmp")
 
 
 # Joining
@@ -163,7 +170,7 @@ def test_address_where_something_else_listens() -> None:
     other.start()
     with pytest.raises(ClusterUnreachableError, match="not Ray, UNIMPLEMENTED"):
         reachable(address)
-    other.stop(None).wait()
+    other.stop(1).wait()
 
 
 # Preflight
