@@ -7,7 +7,6 @@ them to import torch, which alone can say what torch sees.
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -38,11 +37,6 @@ LITTLE_SHARED_MEMORY = GIB // 2
 RAY_DISK_LIMIT = 0.95
 """Ray stores no more objects on a file system that is fuller than this."""
 
-SOCKET = "corymb-12345678/ray/session_2026-12-31_23-59-59_123456_1234567/sockets/plasma_store"
-"""Longest path of a socket below the temporary folder."""
-
-SOCKET_BYTES = 107 if sys.platform == "linux" else 103
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -66,8 +60,8 @@ def examine() -> list[Finding]:
     """Look at versions, packages, CPUs, GPUs, disk, shared memory and the cluster's address."""
     view, failed = look()
     findings = [python(), *packages(), *extras(), rooms(), *failed, cpus(view), gpus(view)]
-    findings += [disk("runs folder", RUNS), disk("temporary folder", Path(tempfile.gettempdir()))]
-    findings += [sockets(), *shared_memory(), address(), *token()]
+    findings += [disk("runs folder", RUNS), disk("temporary folder", session.temporary_folder())]
+    findings += [*shared_memory(), address(), *token()]
     return findings
 
 
@@ -221,17 +215,6 @@ def disk(name: str, folder: Path) -> Finding:
     if usage.free < LITTLE_DISK or (full and "temporary" in name):
         return Finding(name, "warning", found, f"make room, or {_elsewhere(name)}")
     return Finding(name, "ok", found)
-
-
-def sockets() -> Finding:
-    """Whether the paths of Ray's sockets stay within what the operating system takes."""
-    folder = tempfile.gettempdir()
-    length = len(os.fsencode(Path(folder) / SOCKET))
-    found = f"paths of {length} bytes, at most {SOCKET_BYTES}"
-    if length <= SOCKET_BYTES:
-        return Finding("ray sockets", "ok", found)
-    advice = f"TMPDIR={folder} is too long for an embedded Ray; set TMPDIR=/tmp"
-    return Finding("ray sockets", "problem", found, advice)
 
 
 def shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,12 @@ CONNECT_SECONDS = 10.0
 POLL_SECONDS = 2.0
 
 RAY_DEFAULT_PORT = 6379
+
+SOCKET = "corymb-12345678/ray/session_2026-12-31_23-59-59_123456_1234567/sockets/plasma_store"
+"""Longest path of a socket below the temporary folder."""
+
+SOCKET_BYTES = 107 if sys.platform == "linux" else 103
+"""Length that the operating system allows for the path of a socket."""
 
 
 class Session:
@@ -56,13 +63,13 @@ class Session:
         try:
             self._undo.enter_context(_environment({"RAY_USAGE_STATS_ENABLED": "0"}))
             if self.embedded:
-                folder = Path(tempfile.mkdtemp(prefix="corymb-"))  # short: sockets have 107 bytes
+                folder = Path(tempfile.mkdtemp(prefix="corymb-", dir=temporary_folder()))
                 self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
                 self._folder = folder
                 self._undo.enter_context(_environment(_embedded_environment(folder)))
             self.ensure()
         except BaseException:
-            self._undo.close()
+            self._close()
             raise
         return self
 
@@ -73,10 +80,14 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         """Disconnect; an embedded Ray ends, and its files and variables go."""
+        self._close()
+
+    def _close(self) -> None:
         import ray
 
         ray.shutdown()
         self._undo.close()
+        _reread_authentication()
 
     def ensure(self) -> None:
         """Connect if there is no connection: at the start, and after something closed it.
@@ -87,6 +98,7 @@ class Session:
 
         if ray.is_initialized():
             return
+        _reread_authentication()
         if not self.embedded:
             _join(str(self.address))
             return
@@ -165,6 +177,12 @@ def _lack(
     return "The run needs at the same time " + " and ".join(parts)
 
 
+def temporary_folder() -> Path:
+    """The system's temporary folder, or /tmp where that is too long for the path of a socket."""
+    folder = Path(tempfile.gettempdir())
+    return folder if len(os.fsencode(folder / SOCKET)) <= SOCKET_BYTES else Path("/tmp")
+
+
 def _embedded_environment(folder: Path) -> dict[str, str]:
     """Variables for the embedded Ray's processes; writes the token file."""
     token = folder / "token"
@@ -196,6 +214,20 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def _reread_authentication() -> None:
+    """Make Ray look at the RAY_AUTH_ variables again.
+
+    It reads the mode when it is imported and the token when it first needs one, and keeps both for
+    the life of the process. Without this, a process that had imported Ray before, or had a session
+    before, could not talk to the Ray that it starts.
+    """
+    from ray import _raylet
+
+    internals: Any = _raylet  # its type stub leaves both names out
+    internals.Config.initialize("")
+    internals.AuthenticationTokenLoader.instance().reset_cache()
+
+
 def _join(address: str) -> None:
     import ray
 
@@ -205,16 +237,13 @@ def _join(address: str) -> None:
     except Exception as error:
         text = str(error).strip().splitlines()
         reason = text[-1] if text else type(error).__name__
-        hint = ""
-        if "auth" in str(error).lower():
-            hint = "; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the cluster's token file"
         raise ClusterUnreachableError(
-            f"The cluster at {address} does not let this run join: {reason}{hint}"
+            f"The cluster at {address} does not let this run join: {reason}"
         ) from error
 
 
 def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
-    """Raise ClusterUnreachableError unless something accepts connections at the address.
+    """Raise ClusterUnreachableError unless a cluster answers at the address, and to this process.
 
     Ray itself would go on trying for minutes. "auto" and "local" name no address to try.
     """
@@ -224,11 +253,46 @@ def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
     target = (host or port, int(port) if host and port.isdigit() else RAY_DEFAULT_PORT)
     try:
         socket.create_connection(target, timeout=seconds).close()
+        refusal = _greet(f"{target[0]}:{target[1]}", seconds, client=address.startswith("ray://"))
     except OSError as error:
         raise ClusterUnreachableError(
             f"No cluster answers at {address} ({error}); start one, or drop --address "
             "and RAY_ADDRESS to run on this machine"
         ) from None
+    if refusal:
+        raise ClusterUnreachableError(
+            f"The cluster at {address} does not let this run join: {refusal}; set "
+            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token"
+        )
+
+
+def _greet(target: str, seconds: float, client: bool) -> str | None:
+    """Ask a cluster for its id; return why it refuses to tell, None if it tells.
+
+    `client` says that the address is one of Ray Client, which knows no ids: an answer is enough.
+    Raises ConnectionError if what listens there is not Ray.
+    """
+    import grpc
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+    from ray.exceptions import AuthenticationError
+
+    channel = init_grpc_channel(target, [("grpc.enable_http_proxy", 0)])
+    stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
+    request = gcs_service_pb2.GetClusterIdRequest()
+    try:
+        stub.GetClusterId(request, timeout=seconds, wait_for_ready=True)
+    except AuthenticationError:
+        return "there is no token"
+    except grpc.RpcError as error:
+        code = error.code()
+        if code == grpc.StatusCode.UNAUTHENTICATED:
+            return "the token is missing or wrong"
+        if not (client and code == grpc.StatusCode.UNIMPLEMENTED):
+            raise ConnectionError(f"what listens there is not Ray, {code.name}") from None
+    finally:
+        channel.close()
+    return None
 
 
 def ray_view() -> dict[str, Any]:

@@ -3,14 +3,14 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
+import grpc
 import pytest
 
 from cluster import doctor
@@ -128,13 +128,6 @@ def test_folder_that_is_a_file(tmp_path: Path) -> None:
     assert (finding.status, finding.advice) == ("problem", "set `output` to another one")
 
 
-def test_long_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/var/folders/" + 40 * "x")
-    assert doctor.sockets().status == "problem"
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/tmp")
-    assert doctor.sockets().status == "ok"
-
-
 def test_small_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(doctor.shared_memory(tmp_path / "no such folder")) == []
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=64 * 2**20))
@@ -145,10 +138,12 @@ def test_small_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.address().status == "ok"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        where = f"127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setenv("RAY_ADDRESS", where)
-        assert doctor.address() == Finding("RAY_ADDRESS", "ok", f"{where} answers")
+    server = grpc.server(ThreadPoolExecutor(1))  # as a head node listens for Ray Client
+    where = f"ray://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    monkeypatch.setenv("RAY_ADDRESS", where)
+    server.start()
+    assert doctor.address() == Finding("RAY_ADDRESS", "ok", f"{where} answers")
+    server.stop(1).wait()
     assert doctor.address().status == "problem"
 
 

@@ -195,7 +195,7 @@ def test_one_client_equals_centralised_training_bit_for_bit(changed: dict[str, A
         settings.local_steps, settings.batch, settings.optimizer, settings.lr_g, settings.lr_f,
         settings.weights,
     )  # fmt: skip
-    flat, state = SMALL.init(5), {}
+    flat, state = SMALL.init(5), dict[str, torch.Tensor]()
     with single_thread():  # as the client does: threads change the order of sums
         for number in range(1, settings.rounds + 1):
             flat, state, _ = local_steps(
