@@ -136,7 +136,12 @@ def _session(config: RunConfig, run: Run) -> Iterator[Session | None]:
     if not plan.bundles:
         yield None
         return
-    run.say(f"{run.id}: starting Ray")
-    with Session(config.cluster, say=run.say) as session:
+
+    def say(text: str) -> None:
+        run.say(text)
+        run.check_stop()  # waiting for a cluster to grow can take long
+
+    say(f"{run.id}: starting Ray")
+    with Session(config.cluster, say=say) as session:
         session.preflight(plan)
         yield session

@@ -2,18 +2,28 @@
 
 import json
 import signal
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from cluster import config, execute
-from cluster.errors import CorymbError, MissingDependencyError, ThresholdError, UsageError
+from cluster.errors import (
+    CorymbError,
+    InterruptedRunError,
+    MissingDependencyError,
+    ResourcesError,
+    ThresholdError,
+    UsageError,
+)
 from cluster.evidence import Figure, Result
 from cluster.execute import Requirement
-from cluster.run import read_metrics, read_record
-from tests.cluster import conftest
+from cluster.plan import Plan
+from cluster.run import Run, read_metrics, read_record
+from tests.cluster import conftest, toy
 
 
 @pytest.fixture(autouse=True)
@@ -109,50 +119,63 @@ def test_keyboard_interrupt_leaves_a_report() -> None:
     assert "This run is interrupted" in (only_run() / "report.html").read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_ends_where_an_unbroken_one_does(
-    folder: Path, number: signal.Signals
-) -> None:
-    unbroken = start("steps=25", "output=unbroken")
-    Path("run.yaml").write_text("recipe: toy\nsteps: 25\npause: 0.04\n")
+STEPS = 60
+
+
+@pytest.fixture
+def unbroken() -> execute.Outcome:
+    """What a run of so many steps comes to if nothing happens."""
+    return start(f"steps={STEPS}", "output=unbroken")
+
+
+def under_way(folder: Path) -> "tuple[subprocess.Popen[str], Path]":
+    """The same run in a process of its own, a few slow steps from its start."""
+    Path("run.yaml").write_text(f"recipe: toy\nsteps: {STEPS}\npause: 0.05\n")
     process = conftest.start("run", "run.yaml", "--json", cwd=folder)
-    deadline = time.monotonic() + 20
-    while not any(len(read_metrics(p)) >= 3 for p in Path("runs").glob("*")):
+    deadline = time.monotonic() + 30
+    while not any(len(read_metrics(p)) >= 4 for p in Path("runs").glob("*")):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
+    return process, only_run()
+
+
+def resume_quickly(path: Path) -> execute.Outcome:
+    file = path / "config.yaml"
+    file.write_text(file.read_text().replace("pause: 0.05", "pause: 0.0"))
+    return execute.resume(path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_where_an_unbroken_one_does(
+    folder: Path, unbroken: execute.Outcome, number: signal.Signals
+) -> None:
+    process, path = under_way(folder)
     process.send_signal(number)
     out, err = process.communicate(timeout=20)
 
     assert process.returncode == 130
     assert out == ""
-    path = only_run()
     assert f"{number.name}: stopping at the next checkpoint" in err
     assert f"corymb resume {path.name}" in err
     assert "Traceback" not in err
     record = read_record(path)
     assert record["status"] == "interrupted"
-    assert 3 <= len(read_metrics(path)) < 25
+    assert 4 <= len(read_metrics(path)) < STEPS
     assert "This run is interrupted" in (path / "report.html").read_text()
 
-    done = execute.resume(path)
+    done = resume_quickly(path)
     assert done.result.figures == unbroken.result.figures
     assert values(read_metrics(path)) == values(read_metrics(unbroken.path))
     assert read_record(path)["seconds"] > record["seconds"]
 
 
-def test_a_killed_run_with_a_damaged_checkpoint_ends_there_too(folder: Path) -> None:
-    unbroken = start("steps=25", "output=unbroken")
-    Path("run.yaml").write_text("recipe: toy\nsteps: 25\npause: 0.04\n")
-    process = conftest.start("run", "run.yaml", cwd=folder)
-    deadline = time.monotonic() + 20
-    while not any(len(read_metrics(p)) >= 4 for p in Path("runs").glob("*")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.02)
+def test_a_killed_run_with_a_damaged_checkpoint_ends_there_too(
+    folder: Path, unbroken: execute.Outcome
+) -> None:
+    process, path = under_way(folder)
     process.kill()
     process.communicate(timeout=10)
-    path = only_run()
     assert read_record(path)["status"] == "running"
     index = json.loads((path / "checkpoints/index.json").read_text())
     newest = path / "checkpoints" / index["last"][-1]["file"]
@@ -160,7 +183,7 @@ def test_a_killed_run_with_a_damaged_checkpoint_ends_there_too(folder: Path) -> 
     data[-1] ^= 1
     newest.write_bytes(data)
 
-    done = execute.resume(path)
+    done = resume_quickly(path)
     assert done.result.figures == unbroken.result.figures
     assert values(read_metrics(path)) == values(read_metrics(unbroken.path))
     assert newest.name in (path / "log.txt").read_text()
@@ -174,6 +197,79 @@ def test_resuming_what_is_finished() -> None:
     assert (done.path / "result.json").read_bytes() == before
     with pytest.raises(UsageError):
         execute.resume(Path("absent"))
+
+
+# The session
+
+
+class FakeSession:
+    """Stands for Ray: counts visits, and does in `preflight` what a test wants."""
+
+    def __init__(self, settings: config.ClusterSettings, *, say: Callable[[str], None]) -> None:
+        self.say = say
+        self.left = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.left = True
+
+    def preflight(self, plan: Plan) -> None:
+        """Find nothing amiss."""
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> type[FakeSession]:
+    """Makes the toy ask for a CPU."""
+    monkeypatch.setattr(toy.Config, "plan", lambda _: Plan(({"CPU": 1.0},), 3, "steps", ("steps",)))
+    monkeypatch.setattr(execute, "Session", FakeSession)
+    return FakeSession
+
+
+def test_a_recipe_that_needs_resources_gets_a_session(
+    session: type[FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    walk = toy.run
+
+    def look(settings: toy.Config, run: Run) -> Result:
+        seen.append((run.session, vars(run.session)["left"]))
+        return walk(settings, run)
+
+    monkeypatch.setattr(toy, "run", look)
+    start("steps=1")
+    ((given, left),) = seen
+    assert isinstance(given, FakeSession)
+    assert (left, given.left) == (False, True)
+
+
+def test_a_cluster_too_small_is_said_and_kept(
+    session: type[FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking(self: FakeSession, plan: Plan) -> None:
+        raise ResourcesError("The run needs 1 CPU; change steps")
+
+    monkeypatch.setattr(session, "preflight", lacking)
+    with pytest.raises(ResourcesError, match="change steps"):
+        start()
+    assert read_record(only_run())["status"] == "failed"
+    assert "change steps" in (only_run() / "report.html").read_text()
+    assert read_metrics(only_run()) == []
+
+
+def test_waiting_for_a_cluster_can_be_stopped(
+    session: type[FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(self: FakeSession, plan: Plan) -> None:
+        signal.raise_signal(signal.SIGINT)
+        self.say("waiting for the cluster to grow")
+        pytest.fail("went on waiting")
+
+    monkeypatch.setattr(session, "preflight", wait)
+    with pytest.raises(InterruptedRunError):
+        start()
+    assert read_record(only_run())["status"] == "interrupted"
 
 
 # Thresholds
