@@ -1,6 +1,5 @@
 """The form in which a benchmark's outcome is kept."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,7 +38,7 @@ class Claim:
         return self.value <= self.goal if self.better == "lower" else self.value >= self.goal
 
 
-def write(
+def keep(
     name: str, claims: Sequence[Claim], seeds: Sequence[int], table: Any, *, quick: bool
 ) -> None:
     """Write the results file; a quick run goes to a file of its own, which git ignores."""
@@ -55,10 +54,12 @@ def write(
     }
     path = RESULTS / (f"{name}.quick.json" if quick else f"{name}.json")
     write_json(path, data)
+
+
+def print_claims(claims: Sequence[Claim]) -> None:
+    """One line a claim: both sides, the goal, and whether it holds."""
     for claim in claims:
         sign = "<=" if claim.better == "lower" else ">="
         beside = ", ".join(f"{k} {v:.4g}" for k, v in claim.beside.items())
         verdict = "holds" if claim.holds else "MISSED"
         print(f"{claim.name:28} {claim.value:.4g} {sign} {claim.goal:g}  {verdict}  ({beside})")
-    print(f"written to {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}",
-          file=sys.stderr)  # fmt: skip
