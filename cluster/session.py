@@ -10,27 +10,25 @@ import logging
 import os
 import secrets
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from cluster.environment import usable_cpus
-from cluster.errors import ClusterUnreachableError, ResourcesError
+from cluster.errors import ClusterUnreachableError, ResourcesError, UsageError
+from cluster.gcs import forget_authentication, knock
 
 if TYPE_CHECKING:
     from cluster.config import ClusterSettings
     from cluster.plan import Plan
 
-CONNECT_SECONDS = 10.0
-"""How long a cluster may take to answer before it counts as unreachable."""
-
 POLL_SECONDS = 2.0
 
-RAY_DEFAULT_PORT = 6379
+LONGEST_FOLDER = 30
+"""Characters of the folder that still leave room for Ray's socket names (107 bytes in all)."""
 
 
 class Session:
@@ -45,25 +43,31 @@ class Session:
     def __init__(
         self, settings: "ClusterSettings", *, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        self.address = settings.address or os.environ.get("RAY_ADDRESS") or None
-        self.embedded = self.address is None
+        address = settings.address or os.environ.get("RAY_ADDRESS") or "local"
+        self.embedded = address == "local"
+        self._address = address
         self._settings = settings
         self._say = say
         self._undo = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        """Start or join; raises ClusterUnreachableError."""
-        try:
-            self._undo.enter_context(_environment({"RAY_USAGE_STATS_ENABLED": "0"}))
+        """Start or join; raises ClusterUnreachableError, and UsageError inside another session."""
+        import ray
+
+        if ray.is_initialized():
+            raise UsageError("Ray is already running in this process; call ray.shutdown() first")
+        with contextlib.ExitStack() as undo:
+            undo.callback(forget_authentication)
+            # The second is what Ray sets itself; named here to be restored.
+            kept = {"PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT")}
+            undo.enter_context(_environment({"RAY_USAGE_STATS_ENABLED": "0", **kept}))
             if self.embedded:
-                folder = Path(tempfile.mkdtemp(prefix="corymb-"))  # short: sockets have 107 bytes
-                self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
-                self._folder = folder
-                self._undo.enter_context(_environment(_embedded_environment(folder)))
+                self._folder = _folder()
+                undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+                undo.enter_context(_environment(_embedded_environment(self._folder)))
+            undo.callback(ray.shutdown)
             self.ensure()
-        except BaseException:
-            self._undo.close()
-            raise
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(
@@ -73,9 +77,6 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         """Disconnect; an embedded Ray ends, and its files and variables go."""
-        import ray
-
-        ray.shutdown()
         self._undo.close()
 
     def ensure(self) -> None:
@@ -88,8 +89,9 @@ class Session:
         if ray.is_initialized():
             return
         if not self.embedded:
-            _join(str(self.address))
+            _join(self._address)
             return
+        forget_authentication()
         ray.init(
             address="local",
             num_cpus=self._settings.num_cpus or usable_cpus(),
@@ -165,8 +167,16 @@ def _lack(
     return "The run needs at the same time " + " and ".join(parts)
 
 
-def _embedded_environment(folder: Path) -> dict[str, str]:
-    """Variables for the embedded Ray's processes; writes the token file."""
+def _folder() -> Path:
+    """Make a private folder (mode 0700) whose path is short enough for sockets in it."""
+    base = tempfile.gettempdir()
+    if len(os.fsencode(base)) > LONGEST_FOLDER - len("/corymb-12345678"):
+        base = "/tmp"
+    return Path(tempfile.mkdtemp(prefix="corymb-", dir=base))
+
+
+def _embedded_environment(folder: Path) -> dict[str, str | None]:
+    """Variables for the embedded Ray's processes (None: unset); writes the token file."""
     token = folder / "token"
     descriptor = os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -176,6 +186,7 @@ def _embedded_environment(folder: Path) -> dict[str, str]:
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": None,  # would go before the file
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; silences its warning
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
@@ -183,59 +194,32 @@ def _embedded_environment(folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
+def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
     previous = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
+    _set(values)
     try:
         yield
     finally:
-        for name, value in previous.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _set(previous)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _join(address: str) -> None:
     import ray
 
-    reachable(address)
+    target = knock(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
         text = str(error).strip().splitlines()
         reason = text[-1] if text else type(error).__name__
-        hint = ""
-        if "auth" in str(error).lower():
-            hint = "; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the cluster's token file"
         raise ClusterUnreachableError(
-            f"The cluster at {address} does not let this run join: {reason}{hint}"
+            f"The cluster at {address} does not let this run join: {reason}"
         ) from error
-
-
-def reachable(address: str) -> None:
-    """Raise ClusterUnreachableError unless something accepts connections at the address.
-
-    Ray itself would go on trying for minutes. "auto" and "local" name no address to try.
-    """
-    if address in ("auto", "local"):
-        return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    target = (host or port, int(port) if host and port.isdigit() else RAY_DEFAULT_PORT)
-    try:
-        socket.create_connection(target, timeout=CONNECT_SECONDS).close()
-    except OSError as error:
-        raise ClusterUnreachableError(
-            f"No cluster answers at {address} ({error}); start one, or drop --address "
-            "and RAY_ADDRESS to run on this machine"
-        ) from None
-
-
-def ray_view() -> dict[str, Any]:
-    """What Ray itself detects on this machine, without starting it."""
-    from ray._private.accelerators import get_all_accelerator_managers
-    from ray._private.utils import get_num_cpus
-
-    found = {m.get_resource_name(): m.get_current_node_num_accelerators()
-             for m in get_all_accelerator_managers()}  # fmt: skip
-    return {"cpus": get_num_cpus(), "accelerators": {k: v for k, v in found.items() if v}}

@@ -1,0 +1,283 @@
+"""Sessions on a real Ray: the shared cluster, and embedded ones in processes of their own."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.config import ClusterSettings
+from cluster.errors import ClusterUnreachableError, ResourcesError, UsageError
+from cluster.plan import Plan
+from cluster.session import Session, unplaceable
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(script: str, folder: Path, **variables: str) -> Any:
+    """Run a script in a process of its own; return the JSON of its last line of output.
+
+    The home folder, given to it empty, must stay empty.
+    """
+    home = folder / "home"
+    home.mkdir()
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("RAY_", "PYTHON")) and name != "TMPDIR"
+    }
+    path = folder / "script.py"
+    path.write_text(textwrap.dedent(script))
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        cwd=folder,
+        env=environment | {"HOME": str(home), "PYTHONPATH": str(ROOT)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(home.iterdir()) == []
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])
+
+
+EMBEDDED = """
+    import json, os, stat, subprocess, sys
+    import ray
+    from cluster.config import ClusterSettings
+    from cluster.session import Session
+
+    JOIN = '''
+    import sys
+    from cluster.config import ClusterSettings
+    from cluster.errors import ClusterUnreachableError
+    from cluster.session import Session
+    try:
+        with Session(ClusterSettings(address=sys.argv[1])):
+            print("joined")
+    except ClusterUnreachableError as error:
+        print(error)
+    '''.replace("\\n    ", "\\n")
+
+    def join(address, **changes):
+        without = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}
+        command = [sys.executable, "-c", JOIN, address]
+        done = subprocess.run(command, env=without | changes, capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    @ray.remote
+    def import_ours():
+        import cluster, federated
+        return [cluster.__file__, federated.__file__]
+
+    before = dict(os.environ)
+    found = {"imports": [], "files": [], "modes": []}
+    for turn in range(2):
+        with Session(ClusterSettings(num_cpus=1)) as session:
+            token = os.environ["RAY_AUTH_TOKEN_PATH"]
+            folder = os.path.dirname(token)
+            found["modes"] += [stat.S_IMODE(os.stat(p).st_mode) for p in (folder, token)]
+            found["imports"].append(ray.get(import_ours.remote()))
+            found["nodes"] = session.nodes()
+            if turn:
+                continue
+            ray.shutdown()  # as Flower's simulation does
+            session.ensure()
+            found["imports"].append(ray.get(import_ours.remote()))
+            address = ray.get_runtime_context().gcs_address
+            found["strangers"] = join(address)
+            wrong = os.path.join(folder, "wrong")
+            with open(wrong, "w") as file:
+                file.write("0" * 64)
+            found["wrong"] = join(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=wrong)
+            found["friends"] = join(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=token)
+        found["files"].append(os.path.exists(folder))
+    found["environment"] = dict(os.environ) == before
+    print(json.dumps(found))
+"""
+
+
+def test_embedded_ray_is_private_leaves_nothing_and_starts_again(tmp_path: Path) -> None:
+    found = python(EMBEDDED, tmp_path)
+    assert found["modes"] == [0o700, 0o600] * 2
+    ours = [str(ROOT / room / "__init__.py") for room in ("cluster", "federated")]
+    assert found["imports"] == [ours] * 3
+    assert [node["CPU"] for node in found["nodes"]] == [1.0]
+    assert "refuses this run's token" in found["strangers"]
+    assert "refuses this run's token" in found["wrong"]
+    assert found["friends"].strip() == "joined"
+    assert found["files"] == [False, False]
+    assert found["environment"] is True
+
+
+def test_embedded_ray_ignores_a_token_and_a_long_temporary_folder(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 80)
+    long.mkdir()
+    found = python(
+        """
+        import json, os
+        from cluster.config import ClusterSettings
+        from cluster.session import Session
+
+        try:
+            with Session(ClusterSettings(num_cpus=1)):
+                inside = [os.environ.get("RAY_AUTH_TOKEN"), os.environ["RAY_AUTH_TOKEN_PATH"]]
+                raise KeyError("stop")
+        except KeyError:
+            pass
+        after = [os.environ.get("RAY_AUTH_TOKEN"), os.path.exists(inside[1])]
+        print(json.dumps(inside + after))
+        """,
+        tmp_path,
+        TMPDIR=str(long),
+        RAY_AUTH_TOKEN="theirs",
+        RAY_ADDRESS="local",
+    )
+    assert found[0] is None
+    assert found[1].startswith("/tmp/corymb-")
+    assert found[2:] == ["theirs", False]
+
+
+def test_joining_comes_back_after_a_shutdown(ray_cluster: str) -> None:
+    import ray
+
+    before = dict(os.environ)
+    with Session(ClusterSettings()) as session:
+        assert session.embedded is False
+        ray.shutdown()
+        session.ensure()
+        assert [node["CPU"] for node in session.nodes()] == [2.0]
+    assert not ray.is_initialized()
+    assert dict(os.environ) == before
+
+
+def test_a_session_inside_another_is_refused(ray_cluster: str) -> None:
+    import ray
+
+    with Session(ClusterSettings()):
+        with pytest.raises(UsageError, match="already running"), Session(ClusterSettings()):
+            pass
+        assert ray.is_initialized()
+
+
+def test_preflight_says_both_numbers_at_once(ray_cluster: str) -> None:
+    with Session(ClusterSettings()) as session:
+        session.preflight(Plan(({"CPU": 1.0}, {"CPU": 1.0}), 1, "rounds", ("a.b",)))
+        began = time.monotonic()
+        with pytest.raises(ResourcesError) as caught:
+            session.preflight(Plan(({"CPU": 1.0},) * 3, 1, "rounds", ("a.b", "c")))
+    assert time.monotonic() - began < 1.0
+    assert "3 CPU" in str(caught.value)
+    assert "there are 2 on 1 node)" in str(caught.value)
+    assert "change a.b or c" in str(caught.value)
+
+
+def test_preflight_waits_as_long_as_it_may(ray_cluster: str) -> None:
+    said: list[str] = []
+    with Session(ClusterSettings(wait_for_resources=0.3), say=said.append) as session:
+        began = time.monotonic()
+        with pytest.raises(ResourcesError, match=r"4 CPU on one node.* has 2 after waiting 0.3 s"):
+            session.preflight(Plan(({"CPU": 4.0},), 1, "rounds", ("a.b",)))
+    assert 0.3 <= time.monotonic() - began < 3.0
+    assert said
+    assert "waiting for the cluster to grow" in said[0]
+
+
+def test_preflight_goes_on_once_the_cluster_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.session.POLL_SECONDS", 0.01)
+    session = Session(ClusterSettings(wait_for_resources=5))
+    views = iter([[{"CPU": 2.0}], [{"CPU": 2.0}], [{"CPU": 2.0}, {"CPU": 2.0}]])
+    monkeypatch.setattr(session, "nodes", lambda: next(views))
+    session.preflight(Plan(({"CPU": 2.0}, {"CPU": 1.0}), 1, "rounds", ()))
+    assert list(views) == []
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_an_address_without_ray_is_said_in_bounded_time(
+    listens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cluster.gcs.ANSWER_SECONDS", 1.0)
+    port = free_port()
+    before, began = dict(os.environ), time.monotonic()
+    with socket.socket() as listener:
+        if listens:  # accepts, and says nothing
+            listener.bind(("", port))
+            listener.listen()
+        address = f"127.0.0.1:{port}"
+        with (
+            pytest.raises(ClusterUnreachableError, match=f"No cluster answers at {address}"),
+            Session(ClusterSettings(address=address)),
+        ):
+            pass
+    assert time.monotonic() - began < 8.0
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("address", ["ray://head:10001", "http://head:8265", "head"])
+def test_an_address_of_another_form_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="expected HOST:PORT"), Session(
+        ClusterSettings(address=address)
+    ):
+        pass
+
+
+def test_an_unknown_host_and_no_cluster_on_this_machine() -> None:
+    for address in ("no-such-host.invalid:6379", "auto"):
+        with pytest.raises(ClusterUnreachableError), Session(ClusterSettings(address=address)):
+            pass
+
+
+def test_a_token_mode_without_a_token_is_said(
+    ray_cluster: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH")
+    with (
+        pytest.raises(ClusterUnreachableError, match="RAY_AUTH_TOKEN_PATH"),
+        Session(ClusterSettings()),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("bundles", "nodes", "fits"),
+    [
+        ([{"CPU": 2.0}, {"CPU": 2.0}], [{"CPU": 2.0}, {"CPU": 2.0}], True),
+        ([{"CPU": 3.0}], [{"CPU": 2.0}, {"CPU": 2.0}], False),
+        ([{"CPU": 1.0}, {"CPU": 3.0}], [{"CPU": 3.0}, {"CPU": 1.0}], True),
+        ([{"CPU": 1.0, "GPU": 1.0}], [{"CPU": 8.0}, {"CPU": 1.0, "GPU": 1.0}], True),
+        ([{"CPU": 2.0, "GPU": 1.0}], [{"CPU": 8.0}, {"CPU": 1.0, "GPU": 1.0}], False),
+        ([{"CPU": 1.0}], [], False),
+        ([{"CPU": 0.1}] * 10, [{"CPU": 1.0}], True),
+        ([{"GPU": 1.0, "CPU": 1.0}, {"CPU": 4.0}], [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 4.0}], True),
+    ],
+)
+def test_bundles_are_placed_whole(
+    bundles: list[dict[str, float]], nodes: list[dict[str, float]], fits: bool
+) -> None:
+    assert (unplaceable(bundles, nodes) is None) is fits
+
+
+def test_the_reason_names_what_no_single_node_has() -> None:
+    reason = unplaceable([{"CPU": 2.0, "GPU": 1.0}], [{"CPU": 8.0}, {"CPU": 1.0, "GPU": 1.0}])
+    assert reason is not None
+    assert "2 CPU and 1 GPU" in reason
+    assert "on one node" in reason
+
+
+def test_importing_the_session_imports_no_ray(tmp_path: Path) -> None:
+    script = "import json, sys, cluster.session; print(json.dumps('ray' in sys.modules))"
+    assert python(script, tmp_path) is False
