@@ -26,13 +26,14 @@ def forget_authentication() -> None:
     raylet.Config.initialize("")
 
 
-def knock(address: str, seconds: float = ANSWER_SECONDS) -> str:
+def knock(address: str, seconds: float | None = None) -> str:
     """Return HOST:PORT of the cluster at `address` once it has answered.
 
     Parameters
     ----------
     address : HOST:PORT, or "auto" for the cluster that `ray start` began on this machine.
-    seconds : time limit of the answer; looking up a host's name comes on top.
+    seconds : time limit of the answer, ANSWER_SECONDS without it; looking up a host's name comes
+        on top.
 
     Raises
     ------
@@ -47,18 +48,19 @@ def knock(address: str, seconds: float = ANSWER_SECONDS) -> str:
     from ray.exceptions import AuthenticationError
 
     target = _target(address)
+    limit = ANSWER_SECONDS if seconds is None else seconds
     forget_authentication()
     try:
         with create_gcs_channel(target) as channel:
             nodes = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
-            nodes.GetClusterId(gcs_service_pb2.GetClusterIdRequest(), timeout=seconds)
+            nodes.GetClusterId(gcs_service_pb2.GetClusterIdRequest(), timeout=limit)
     except grpc.RpcError as error:
         if error.code() == grpc.StatusCode.UNAUTHENTICATED:
             raise ClusterUnreachableError(
                 f"The cluster at {address} refuses this run's token, or the lack of one; {_TOKEN}"
             ) from None
         raise ClusterUnreachableError(
-            f"No cluster answers at {address} within {seconds:g} s "
+            f"No cluster answers at {address} within {limit:g} s "
             f"({error.code().name.lower().replace('_', ' ')}); {_START}"
         ) from None
     except AuthenticationError:

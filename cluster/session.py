@@ -58,9 +58,7 @@ class Session:
             raise UsageError("Ray is already running in this process; call ray.shutdown() first")
         with contextlib.ExitStack() as undo:
             undo.callback(forget_authentication)
-            # The second is what Ray sets itself; named here to be restored.
-            kept = {"PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT")}
-            undo.enter_context(_environment({"RAY_USAGE_STATS_ENABLED": "0", **kept}))
+            undo.enter_context(_environment(_quiet_environment()))
             if self.embedded:
                 self._folder = _folder()
                 undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
@@ -135,19 +133,34 @@ def unplaceable(
 ) -> str | None:
     """Say why the bundles cannot all be placed, each whole on one node; None if they can.
 
-    Places the largest first on the first node with room. That finds a placement in all but
-    contrived cases, and never claims one that does not exist.
+    The most demanding go first, each where it leaves least unused. That finds a placement in all
+    but contrived cases, and never claims one that does not exist.
     """
     free = [dict(node) for node in nodes]
-    for bundle in sorted(bundles, key=lambda b: sorted(b.values()), reverse=True):
-        for node in free:
-            if all(node.get(name, 0.0) >= amount for name, amount in bundle.items()):
-                for name, amount in bundle.items():
-                    node[name] = node.get(name, 0.0) - amount
-                break
-        else:
+    for bundle in sorted(bundles, key=_demand, reverse=True):
+        room = [node for node in free if _fits(bundle, node)]
+        if not room:
             return _lack(bundle, bundles, nodes)
+        tightest = min(room, key=lambda node: _demand(_rest(node, bundle)))
+        tightest.update(_rest(tightest, bundle))
     return None
+
+
+def _demand(resources: Mapping[str, float]) -> tuple[float, float]:
+    """Order by what few nodes have (GPUs, custom resources), then by CPUs."""
+    common = ("CPU", "memory", "object_store_memory")
+    rare = sum(amount for name, amount in resources.items()
+               if name not in common and not name.startswith("node:"))  # fmt: skip
+    return rare, resources.get("CPU", 0.0)
+
+
+def _fits(bundle: Mapping[str, float], node: Mapping[str, float]) -> bool:
+    # A millionth covers sums of fractions; Ray itself counts in ten-thousandths.
+    return all(node.get(name, 0.0) >= amount - 1e-6 for name, amount in bundle.items())
+
+
+def _rest(node: Mapping[str, float], bundle: Mapping[str, float]) -> dict[str, float]:
+    return {name: amount - bundle.get(name, 0.0) for name, amount in node.items()}
 
 
 def _lack(
@@ -155,16 +168,24 @@ def _lack(
     bundles: Sequence[Mapping[str, float]],
     nodes: Sequence[Mapping[str, float]],
 ) -> str:
-    for name, amount in bundle.items():
-        largest = max((node.get(name, 0.0) for node in nodes), default=0.0)
-        if largest < amount:
-            return f"The run needs {amount:g} {name} on one node; the largest node has {largest:g}"
-    parts = []
-    for name in sorted({key for b in bundles for key in b}):
-        need = sum(b.get(name, 0.0) for b in bundles)
-        have = sum(node.get(name, 0.0) for node in nodes)
-        parts.append(f"{need:g} {name} (there are {have:g} on {len(nodes)} nodes)")
-    return "The run needs at the same time " + " and ".join(parts)
+    """One bundle that no node could hold even if empty, else the sum of all."""
+    if not any(_fits(bundle, node) for node in nodes):
+        wanted = _amounts(bundle)
+        names = list(bundle)
+        largest = " or ".join(
+            dict.fromkeys(_amounts({n: node.get(n, 0.0) for n in names}) for node in nodes)
+        )
+        return f"The run needs {wanted} on one node; the nodes have {largest or 'nothing'}"
+    names = sorted({name for b in bundles for name in b})
+    need = _amounts({n: sum(b.get(n, 0.0) for b in bundles) for n in names})
+    have = _amounts({n: sum(node.get(n, 0.0) for node in nodes) for n in names})
+    count = f"{len(nodes)} node" + "s" * (len(nodes) != 1)
+    parts = f", in {len(bundles)} parts that each stay on one node" if len(nodes) > 1 else ""
+    return f"The run needs {need} at the same time{parts}; there are {have} on {count}"
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
 
 
 def _folder() -> Path:
@@ -173,6 +194,15 @@ def _folder() -> Path:
     if len(os.fsencode(base)) > LONGEST_FOLDER - len("/corymb-12345678"):
         base = "/tmp"
     return Path(tempfile.mkdtemp(prefix="corymb-", dir=base))
+
+
+def _quiet_environment() -> dict[str, str | None]:
+    return {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; silences its warning
+        # Ray sets it; named here with its own value to be restored.
+        "PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT"),
+    }
 
 
 def _embedded_environment(folder: Path) -> dict[str, str | None]:
@@ -188,7 +218,6 @@ def _embedded_environment(folder: Path) -> dict[str, str | None]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": None,  # would go before the file
         "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; silences its warning
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
     }
 
