@@ -10,12 +10,13 @@ import logging
 import os
 import secrets
 import shutil
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cluster.environment import usable_cpus
 from cluster.errors import ClusterUnreachableError, ResourcesError, UsageError
@@ -58,10 +59,10 @@ class Session:
             raise UsageError("Ray is already running in this process; call ray.shutdown() first")
         with contextlib.ExitStack() as undo:
             undo.callback(forget_authentication)
-            undo.enter_context(_environment(_quiet_environment()))
+            self._folder = _folder()
+            undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            undo.enter_context(_environment(_quiet_environment(self._folder)))
             if self.embedded:
-                self._folder = _folder()
-                undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
                 undo.enter_context(_environment(_embedded_environment(self._folder)))
             undo.callback(ray.shutdown)
             self.ensure()
@@ -97,6 +98,7 @@ class Session:
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
+            job_config=_job_config(),
             _temp_dir=str(self._folder / "ray"),
         )
 
@@ -196,8 +198,25 @@ def _folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="corymb-", dir=base))
 
 
-def _quiet_environment() -> dict[str, str | None]:
+def _job_config() -> Any:
+    """Have workers import our packages from where this process has them.
+
+    Otherwise those of a joined cluster would run the corymb that is installed beside their Ray,
+    which need not be this checkout. On a machine without the folder, that is what they do.
+    """
+    from ray.job_config import JobConfig
+
+    root = Path(__file__).resolve().parents[1]
+    installed = root in (
+        Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")
+    )
+    return JobConfig(_py_driver_sys_path=[] if installed else [str(root)])
+
+
+def _quiet_environment(folder: Path) -> dict[str, str | None]:
     return {
+        "FLWR_HOME": str(folder / "flwr"),  # Flower would write under the home folder
+        "FLWR_TELEMETRY_ENABLED": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; silences its warning
         # Ray sets it; named here with its own value to be restored.
@@ -211,14 +230,10 @@ def _embedded_environment(folder: Path) -> dict[str, str | None]:
     descriptor = os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_hex(32))
-    # Workers import our packages from where this process has them.
-    root = str(Path(__file__).resolve().parents[1])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": None,  # would go before the file
         "RAY_AUTH_TOKEN_PATH": str(token),
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
     }
 
 
@@ -245,7 +260,12 @@ def _join(address: str) -> None:
 
     target = knock(address)
     try:
-        ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address=target,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            job_config=_job_config(),
+        )
     except Exception as error:
         text = str(error).strip().splitlines()
         reason = text[-1] if text else type(error).__name__

@@ -37,7 +37,6 @@ def _cluster() -> Iterator[tuple[str, Path]]:
     token.write_text(secrets.token_hex(32))
     with pytest.MonkeyPatch.context() as patch:
         _authenticate(patch, token)
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # for the workers
         forget_authentication()
         node = {"num_cpus": 2, "include_dashboard": False, "temp_dir": str(folder / "ray")}
         cluster = Cluster(initialize_head=True, head_node_args=node)

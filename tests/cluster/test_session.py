@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -150,6 +152,112 @@ def test_embedded_ray_ignores_a_token_and_a_long_temporary_folder(tmp_path: Path
     assert found[0] is None
     assert found[1].startswith("/tmp/corymb-")
     assert found[2:] == ["theirs", False]
+
+
+FLOWER = """
+    import json, os, time
+    import ray
+    from flwr.app import Message, MetricRecord, RecordDict
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+    from flwr.simulation import run_simulation
+    from cluster.config import ClusterSettings
+    from cluster.session import Session
+
+    client = ClientApp()
+
+    @client.train()
+    def train(message, context):
+        import cluster  # a client imports our packages
+        found = {"client": context.node_config["partition-id"], "pid": os.getpid()}
+        return Message(RecordDict({"found": MetricRecord(found)}), reply_to=message)
+
+    def simulate():
+        server, seen = ServerApp(), []
+
+        @server.main()
+        def main(grid, context):
+            seen.append(ray.get_runtime_context().gcs_address)
+            while len(nodes := list(grid.get_node_ids())) < 4:  # they connect one by one
+                time.sleep(0.1)
+            for turn in range(2):
+                messages = [Message(RecordDict(), node, "train") for node in nodes]
+                replies = [reply for reply in grid.send_and_receive(messages, timeout=60)]
+                assert not any(reply.has_error() for reply in replies)
+                seen.append(sorted(int(r.content["found"]["client"]) for r in replies))
+                seen.append(len({int(r.content["found"]["pid"]) for r in replies}))
+
+        resources = {"client_resources": {"num_cpus": 1.0, "num_gpus": 0.0}}
+        run_simulation(server, client, num_supernodes=4, backend_config=resources)
+        return seen
+
+    found = []
+    with Session(ClusterSettings(num_cpus=2)) as session:
+        for turn in range(2):
+            session.ensure()
+            ours = ray.get_runtime_context().gcs_address
+            address, *seen = simulate()
+            found.append([address == ours, ray.is_initialized(), *seen])
+    print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_flower_simulations_follow_each_other_on_the_session(tmp_path: Path) -> None:
+    found = python(FLOWER, tmp_path, FLWR_TELEMETRY_ENABLED="0")
+    for on_ours, still_connected, *rounds in found:
+        assert on_ours is True
+        assert still_connected is False  # why `ensure` exists
+        assert rounds[0::2] == [[0, 1, 2, 3]] * 2
+        assert all(actors <= 2 for actors in rounds[1::2])
+    assert len(found) == 2
+
+
+@pytest.mark.slow
+def test_joining_a_cluster_that_ray_start_began(tmp_path: Path) -> None:
+    port = free_port()
+    folder = Path(tempfile.mkdtemp(prefix="corymb-t", dir="/tmp"))
+    token = folder / "token"
+    token.touch(0o600)
+    token.write_text("a" * 64)
+    variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    command = [
+        str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--num-cpus=1",
+        f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder / 'ray'}",
+    ]  # fmt: skip
+    script = """
+        import json, os, time
+        import ray
+        from cluster.config import ClusterSettings
+        from cluster.errors import ClusterUnreachableError
+        from cluster.session import Session
+
+        for attempt in range(60):
+            try:
+                session = Session(ClusterSettings()).__enter__()
+                break
+            except ClusterUnreachableError:
+                time.sleep(1)
+
+        @ray.remote
+        def import_ours():
+            import federated
+            return federated.__file__
+
+        found = [session.embedded, session.nodes()[0]["CPU"], ray.get(import_ours.remote())]
+        session.__exit__(None, None, None)
+        print(json.dumps(found))
+        """
+    with subprocess.Popen(
+        command, env=os.environ | variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as head:
+        try:
+            found = python(script, tmp_path, RAY_ADDRESS=f"127.0.0.1:{port}", **variables)
+        finally:
+            head.terminate()
+            head.wait(30)
+            shutil.rmtree(folder, ignore_errors=True)
+    assert found == [False, 1.0, str(ROOT / "federated" / "__init__.py")]
 
 
 def test_joining_comes_back_after_a_shutdown(ray_cluster: str) -> None:
