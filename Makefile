@@ -1,18 +1,20 @@
-# make demo : a first run with a report, in a few minutes
-# make test : the test suite; make test ARGS="tests/cluster -k session" runs part of it
-# Each first makes .venv and installs what it needs there, once: again only when pyproject.toml or
-# constraints.txt change.
+# make demo   a complete analysis of real data on this machine (ARGS="--preset smoke" changes it)
+# make test   the test suite (ARGS="tests/cluster -k doctor" picks from it)
+# make venv   only .venv, with everything for development
+#
+# Each makes .venv first if there is none, and installs again only after pyproject.toml or
+# constraints.txt changed. PYTHON=... chooses the interpreter of a new .venv.
 
-.PHONY: demo test clean
+SHELL := /bin/bash
+
+# The first Python 3.11 or 3.12 that can make virtual environments. A command of that name can be
+# a shim without an interpreter behind it, or lack ensurepip, so each is tried.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' \
+	2>/dev/null && echo $$p && break; done)
+
+.PHONY: demo test venv
 .DELETE_ON_ERROR:
-
-# The first Python 3.11 or 3.12 that really runs (a name on the PATH may be a shim that fails).
-find_python = for name in python3.11 python3.12 python3 python; do \
-	"$$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' \
-		2>/dev/null && { echo "$$name"; exit; }; \
-	done; echo "corymb needs Python 3.11 or 3.12 with its venv module; none was found" >&2; exit 1
-
-install = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 demo: .venv/.econ
 	.venv/bin/corymb demo $(ARGS)
@@ -20,19 +22,18 @@ demo: .venv/.econ
 test: .venv/.dev
 	.venv/bin/python -m pytest $(ARGS)
 
-# An extra is installed when its stamp is older than the files that say what to install. [dev] holds
-# [econ], so one stamp serves both.
-.venv/.dev: pyproject.toml constraints.txt .venv/bin/python
-	$(install) -e '.[dev]'
-	touch .venv/.econ $@
+venv: .venv/.dev
 
-.venv/.econ: pyproject.toml constraints.txt .venv/bin/python
-	$(install) -e '.[econ]'
-	touch $@
+.venv/bin/pip:
+	@python="$(PYTHON)"; \
+	[ -n "$$python" ] || { echo "corymb needs Python 3.11 or 3.12 with venv; none found" >&2; exit 1; }; \
+	set -x; $$python -m venv .venv
 
-.venv/bin/python:
-	python=$$($(find_python)) && "$$python" -m venv .venv
-	touch -h $@
+.venv/.econ: pyproject.toml constraints.txt | .venv/bin/pip
+	.venv/bin/pip install --quiet --constraint constraints.txt --editable '.[econ]'
+	@touch $@
 
-clean:
-	rm -rf .venv
+# [dev] holds [econ].
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/pip
+	.venv/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch .venv/.econ $@

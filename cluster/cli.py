@@ -260,7 +260,7 @@ def clean(
 def main() -> None:
     """Run the command line; every error of ours ends in one sentence and its exit code."""
     try:
-        app(standalone_mode=False)
+        status = app(standalone_mode=False)  # the code of a typer.Exit comes back as the value
     except CorymbError as error:
         print(f"corymb: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -268,6 +268,7 @@ def main() -> None:
         sys.exit(130)
     except Exception as error:
         sys.exit(_click_error(error))
+    sys.exit(status if isinstance(status, int) else 0)
 
 
 def _click_error(error: Exception) -> int:

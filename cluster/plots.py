@@ -14,6 +14,8 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4
 
 TRUTH = "#1c2430"
 
+GREY = "#8a94a1"
+
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "corymb",
@@ -35,7 +37,10 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Line:
-    """A curve, optionally with a band, drawn solid, or dashed as a reference."""
+    """A curve, optionally with a band, drawn solid, or dashed as a reference.
+
+    Without a `colour` it gets the next one of the palette.
+    """
 
     label: str
     x: "np.ndarray"
@@ -43,6 +48,7 @@ class Line:
     low: "np.ndarray | None" = None
     high: "np.ndarray | None" = None
     reference: bool = False
+    colour: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def lines(
             if curve.reference:
                 axes.plot(curve.x, curve.y, color=TRUTH, ls=(0, (5, 2)), lw=1.4, label=curve.label)
                 continue
-            colour = next(colours)
+            colour = curve.colour or next(colours)
             if curve.low is not None and curve.high is not None:
                 axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, lw=0)
             axes.plot(curve.x, curve.y, color=colour, label=curve.label)
@@ -99,7 +105,8 @@ def lines(
             axes.set_ylim(*ylim)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        axes.legend(loc="best")
+        columns = 2 if len(curves) > 1 else 1
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.6)
 
 
 def forest(

@@ -28,6 +28,7 @@ def write(path: Path) -> Path:
         origins=_json(path / "origins.json"),
         environment=_json(path / "environment.json"),
         format_figure=format_figure,
+        format_number=format_number,
         format_interval=format_interval,
     )
     target = path / "report.html"

@@ -10,7 +10,8 @@ import logging
 import os
 import secrets
 import shutil
-import sysconfig
+import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,12 @@ POLL_SECONDS = 2.0
 
 LONGEST_FOLDER = 30
 """Characters of the folder that still leave room for Ray's socket names (107 bytes in all)."""
+
+SOCKET = "corymb-12345678/ray/session_2026-12-31_23-59-59_123456_1234567/sockets/plasma_store"
+"""Longest path of a socket below the temporary folder."""
+
+SOCKET_BYTES = 107 if sys.platform == "linux" else 103
+"""Length that the operating system allows for the path of a socket."""
 
 
 class Session:
@@ -63,10 +70,14 @@ class Session:
             undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
             undo.enter_context(_environment(_quiet_environment(self._folder)))
             if self.embedded:
-                undo.enter_context(_environment(_embedded_environment(self._folder)))
-            undo.callback(ray.shutdown)
+                folder = Path(tempfile.mkdtemp(prefix="corymb-", dir=temporary_folder()))
+                self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
+                self._folder = folder
+                self._undo.enter_context(_environment(_embedded_environment(folder)))
             self.ensure()
-            self._undo = undo.pop_all()
+        except BaseException:
+            self._close()
+            raise
         return self
 
     def __exit__(
@@ -76,7 +87,14 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         """Disconnect; an embedded Ray ends, and its files and variables go."""
+        self._close()
+
+    def _close(self) -> None:
+        import ray
+
+        ray.shutdown()
         self._undo.close()
+        _reread_authentication()
 
     def ensure(self) -> None:
         """Connect if there is no connection: at the start, and after something closed it.
@@ -87,6 +105,7 @@ class Session:
 
         if ray.is_initialized():
             return
+        _reread_authentication()
         if not self.embedded:
             _join(self._address)
             return
@@ -186,46 +205,14 @@ def _lack(
     return f"The run needs {need} at the same time{parts}; there are {have} on {count}"
 
 
-def _amounts(resources: Mapping[str, float]) -> str:
-    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
+def temporary_folder() -> Path:
+    """The system's temporary folder, or /tmp where that is too long for the path of a socket."""
+    folder = Path(tempfile.gettempdir())
+    return folder if len(os.fsencode(folder / SOCKET)) <= SOCKET_BYTES else Path("/tmp")
 
 
-def _folder() -> Path:
-    """Make a private folder (mode 0700) whose path is short enough for sockets in it."""
-    base = tempfile.gettempdir()
-    if len(os.fsencode(base)) > LONGEST_FOLDER - len("/corymb-12345678"):
-        base = "/tmp"
-    return Path(tempfile.mkdtemp(prefix="corymb-", dir=base))
-
-
-def _job_config() -> Any:
-    """Have workers import our packages from where this process has them.
-
-    Otherwise those of a joined cluster would run the corymb that is installed beside their Ray,
-    which need not be this checkout. On a machine without the folder, that is what they do.
-    """
-    from ray.job_config import JobConfig
-
-    root = Path(__file__).resolve().parents[1]
-    installed = root in (
-        Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")
-    )
-    return JobConfig(_py_driver_sys_path=[] if installed else [str(root)])
-
-
-def _quiet_environment(folder: Path) -> dict[str, str | None]:
-    return {
-        "FLWR_HOME": str(folder / "flwr"),  # Flower would write under the home folder
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; silences its warning
-        # Ray sets it; named here with its own value to be restored.
-        "PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT"),
-    }
-
-
-def _embedded_environment(folder: Path) -> dict[str, str | None]:
-    """Variables for the embedded Ray's processes (None: unset); writes the token file."""
+def _embedded_environment(folder: Path) -> dict[str, str]:
+    """Variables for the embedded Ray's processes; writes the token file."""
     token = folder / "token"
     descriptor = os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -255,6 +242,20 @@ def _set(values: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
+def _reread_authentication() -> None:
+    """Make Ray look at the RAY_AUTH_ variables again.
+
+    It reads the mode when it is imported and the token when it first needs one, and keeps both for
+    the life of the process. Without this, a process that had imported Ray before, or had a session
+    before, could not talk to the Ray that it starts.
+    """
+    from ray import _raylet
+
+    internals: Any = _raylet  # its type stub leaves both names out
+    internals.Config.initialize("")
+    internals.AuthenticationTokenLoader.instance().reset_cache()
+
+
 def _join(address: str) -> None:
     import ray
 
@@ -272,3 +273,66 @@ def _join(address: str) -> None:
         raise ClusterUnreachableError(
             f"The cluster at {address} does not let this run join: {reason}"
         ) from error
+
+
+def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
+    """Raise ClusterUnreachableError unless a cluster answers at the address, and to this process.
+
+    Ray itself would go on trying for minutes. "auto" and "local" name no address to try.
+    """
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    target = (host or port, int(port) if host and port.isdigit() else RAY_DEFAULT_PORT)
+    try:
+        socket.create_connection(target, timeout=seconds).close()
+        refusal = _greet(f"{target[0]}:{target[1]}", seconds, client=address.startswith("ray://"))
+    except OSError as error:
+        raise ClusterUnreachableError(
+            f"No cluster answers at {address} ({error}); start one, or drop --address "
+            "and RAY_ADDRESS to run on this machine"
+        ) from None
+    if refusal:
+        raise ClusterUnreachableError(
+            f"The cluster at {address} does not let this run join: {refusal}; set "
+            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token"
+        )
+
+
+def _greet(target: str, seconds: float, client: bool) -> str | None:
+    """Ask a cluster for its id; return why it refuses to tell, None if it tells.
+
+    `client` says that the address is one of Ray Client, which knows no ids: an answer is enough.
+    Raises ConnectionError if what listens there is not Ray.
+    """
+    import grpc
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+    from ray.exceptions import AuthenticationError
+
+    channel = init_grpc_channel(target, [("grpc.enable_http_proxy", 0)])
+    stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
+    request = gcs_service_pb2.GetClusterIdRequest()
+    try:
+        stub.GetClusterId(request, timeout=seconds, wait_for_ready=True)
+    except AuthenticationError:
+        return "there is no token"
+    except grpc.RpcError as error:
+        code = error.code()
+        if code == grpc.StatusCode.UNAUTHENTICATED:
+            return "the token is missing or wrong"
+        if not (client and code == grpc.StatusCode.UNIMPLEMENTED):
+            raise ConnectionError(f"what listens there is not Ray, {code.name}") from None
+    finally:
+        channel.close()
+    return None
+
+
+def ray_view() -> dict[str, Any]:
+    """What Ray itself detects on this machine, without starting it."""
+    from ray._private.accelerators import get_all_accelerator_managers
+    from ray._private.utils import get_num_cpus
+
+    found = {m.get_resource_name(): m.get_current_node_num_accelerators()
+             for m in get_all_accelerator_managers()}  # fmt: skip
+    return {"cpus": get_num_cpus(), "accelerators": {k: v for k, v in found.items() if v}}

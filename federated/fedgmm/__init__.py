@@ -20,6 +20,6 @@ def run(config: Config, run: "Run") -> "Result":
 
 def example_files() -> dict[str, str]:
     """Files that `corymb init` writes: a run file, and a small table to replace."""
-    from federated.fedgmm import example
+    from federated.fedgmm.example import RUN_FILE, table
 
-    return {"run.yaml": example.RUN_FILE, "clinics.csv": example.table()}
+    return {"run.yaml": RUN_FILE, "clinics.csv": table()}

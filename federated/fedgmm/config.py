@@ -71,7 +71,7 @@ class ServerSettings(Settings):
 class GameSettings(Settings):
     """One variant of FedGDA (Algorithm 1 of arXiv 2505.21012)."""
 
-    rounds: int = Field(150, ge=1, description="T, communication rounds.")
+    rounds: int = Field(100, ge=1, description="T, communication rounds.")
     local_steps: int = Field(10, ge=1, description="R, steps of a client in a round.")
     batch: int | None = Field(None, ge=1, description="Minibatch size; none for all rows.")
     optimizer: Literal["sgd", "momentum", "oadam"] = "sgd"

@@ -1,6 +1,7 @@
 """The recipe: deal the rows, let server and clients talk, and put what was found into words."""
 
 import logging
+from collections.abc import Sequence
 
 from flwr.serverapp import Grid
 
@@ -13,7 +14,7 @@ from federated.fedgmm.analyse import Findings, analyse
 from federated.fedgmm.client_app import DealtRows, make_client_app
 from federated.fedgmm.config import Config
 from federated.fedgmm.present import present
-from federated.fedgmm.studies import deal_all, studies
+from federated.fedgmm.studies import Study, deal_all, studies
 
 CLIENTS = "clients"
 """Folder of the run directory with the rows that were dealt to simulated clients."""
@@ -29,11 +30,7 @@ def run(config: Config, run: Run) -> Result:
     deal_all(found, folder)
 
     def server(grid: Grid) -> list[Findings]:
-        findings: list[Findings] = []
-        for study in found:
-            federation = Federation.gather(grid, len(study.parts), study.name, run.check_stop)
-            findings.append(analyse(federation, study, config, run))
-        return findings
+        return converse(grid, found, config, run)
 
     app = make_client_app(DealtRows(str(folder)))
     most = max(len(study.parts) for study in found)
@@ -45,3 +42,12 @@ def run(config: Config, run: Run) -> Result:
         findings = simulate(server, app, most, run.session)
     logging.getLogger("corymb").info("analysed %d studies", len(findings))
     return present(config, findings, run)
+
+
+def converse(grid: Grid, found: Sequence[Study], config: Config, run: Run) -> list[Findings]:
+    """The server's side: gather the clients of each study in turn and analyse it."""
+    findings: list[Findings] = []
+    for study in found:
+        federation = Federation.gather(grid, len(study.parts), study.name, run.check_stop)
+        findings.append(analyse(federation, study, config, run))
+    return findings

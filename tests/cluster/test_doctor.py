@@ -1,149 +1,161 @@
-"""The examination on this machine, and each finding on conditions made for it."""
+"""The doctor finds what is wrong, and only that; each check is given a machine that has it."""
 
+import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
-from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
+import grpc
 import pytest
 
 from cluster import doctor
-from cluster.doctor import Finding, examine
-
-Usage = namedtuple("Usage", "total used free")
+from cluster.doctor import Finding, View
 
 
-def by_name(findings: list[Finding]) -> dict[str, Finding]:
-    return {finding.name: finding for finding in findings}
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def test_this_machine_is_examined_in_seconds() -> None:
-    began = time.process_time()
-    found = by_name(examine())
-    assert time.process_time() - began < 10.0
-    assert found["ray"] == Finding("ray", "ok", metadata.version("ray"))
-    assert {"python", "CPUs", "GPUs", "runs folder", "cluster", "shared memory"} <= set(found)
-    assert [f for f in found.values() if f.status == "problem"] == []
-    assert all(f.advice for f in found.values() if f.status != "ok")
-    assert not Path("runs").exists()
-
-
-def test_a_python_without_releases_is_a_problem() -> None:
-    assert doctor.python((3, 12)).status == "ok"
-    finding = doctor.python((3, 14))
-    assert finding.status == "problem"
-    assert "3.11 or 3.12" in finding.advice
-
-
-def test_a_missing_and_a_wrong_distribution_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
-    requires = ["ray[data]==1.0", "no-such-thing>=2", "numpy", 'other; extra == "dev"']
-    monkeypatch.setattr(metadata, "requires", lambda _: requires)
-    found = by_name(list(doctor.distributions()))
-    assert found["ray"].status == "problem"
-    assert metadata.version("ray") in found["ray"].found
-    assert found["no-such-thing"] == Finding(
-        "no-such-thing", "problem", "not installed", 'pip install "no-such-thing>=2"'
+def test_command_prints_json_and_exits_by_status(tmp_path: Path) -> None:
+    root = str(Path(doctor.__file__).resolve().parents[1])
+    environ = os.environ | {"PYTHONPATH": root, "RAY_ADDRESS": "127.0.0.1:9"}
+    command = [sys.executable, "-m", "cluster.cli", "doctor", "--json"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
     )
-    assert found["numpy"].status == "ok"
-    assert "other" not in found
+    findings = {f["name"]: f for f in json.loads(done.stdout)}
+    assert {"python", "packages", "cpus", "gpus", "package names"} <= set(findings)
+    assert all(f["advice"] for f in findings.values() if f["status"] != "ok")
+    assert findings["RAY_ADDRESS"]["status"] == "problem"
+    assert findings["RAY_ADDRESS"]["found"] == "127.0.0.1:9 does not answer"
+    assert done.returncode == 1
 
 
-def test_a_package_of_the_same_name_in_front_of_ours_is_a_problem(tmp_path: Path) -> None:
+def test_wrong_and_absent_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["numpy<1", "no-such-thing>=2", "pyyaml>=6", "absent-extra; extra == 'econ'"]
+    monkeypatch.setattr(metadata, "requires", lambda name: texts)
+    by_name = {f.name: f for f in doctor.packages()}
+    assert by_name["numpy"].status == "problem"
+    assert by_name["numpy"].found == metadata.version("numpy")
+    assert by_name["no-such-thing"] == Finding(
+        "no-such-thing", "problem", "not installed", "pip install 'no-such-thing>=2'"
+    )
+    assert by_name["packages"].found == f"pyyaml {metadata.version('pyyaml')}"
+    (extra,) = (f for f in doctor.extras() if f.name == "extra econ")
+    assert (extra.status, extra.advice) == ("warning", "pip install 'corymb[econ]'")
+
+
+def test_another_package_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.rooms().status in ("ok", "warning")
     (tmp_path / "envs").mkdir()
     (tmp_path / "envs" / "__init__.py").touch()
-    root = Path(doctor.__file__).parents[1]
-    script = "from cluster import doctor; print(doctor.room('envs')); print(doctor.room('cluster'))"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (tmp_path, root)))},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    theirs, ours = done.stdout.splitlines()
-    assert "status='problem'" in theirs
-    assert str(tmp_path / "envs" / "__init__.py") in theirs
-    assert "PYTHONPATH" in theirs
-    assert "status='ok'" in ours
+    monkeypatch.delitem(sys.modules, "envs", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    finding = doctor.rooms()
+    assert finding.status == "problem"
+    assert str(tmp_path / "envs") in finding.found
 
 
-def test_cpus_that_ray_overcounts_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray._private.utils.get_num_cpus", lambda **_: 64)
-    monkeypatch.setattr(doctor, "usable_cpus", lambda: 3)
-    finding = next(doctor.processors())
+def test_another_distribution_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = {"envs": ["corymb", "gym-envs"], "cluster": ["corymb"]}
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: owners)
+    finding = doctor.rooms()
     assert finding.status == "warning"
-    assert "3 usable" in finding.found
-    assert "Ray sees 64" in finding.found
-    assert "--num-cpus 3" in finding.advice
+    assert "pip uninstall gym-envs" in finding.advice
 
 
 @pytest.mark.parametrize(
-    ("driver", "ray", "torch", "status", "advice"),
-    [
-        (0, 0, 0, "ok", ""),
-        (2, 2, 2, "ok", ""),
-        (1, 1, 0, "warning", "CUDA build of torch"),
-        (2, 1, 2, "warning", "CUDA_VISIBLE_DEVICES"),
-    ],
+    ("ray", "threads", "advice"),
+    [(4, 4, ""), (4, 2, ""), (16, 4, "--num-cpus 4"), (4, 16, "OMP_NUM_THREADS=4")],
 )
-def test_gpus_are_held_against_each_other(
-    driver: int, ray: int, torch: int, status: str, advice: str
-) -> None:
-    finding = doctor.accelerators(driver, ray, torch, "2.13.0")
-    assert finding.status == status
+def test_cpus(ray: int, threads: int, advice: str) -> None:
+    finding = doctor.cpus(View(4, (), ray_cpus=ray, torch_threads=threads))
+    assert finding.status == ("warning" if advice else "ok")
     assert advice in finding.advice
 
 
-def test_a_full_disk_and_a_small_shared_memory_are_warnings(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = ("H200, 143771 MiB", "H200, 143771 MiB")
+    agree = doctor.gpus(View(4, two, ray_gpus=2, torch_gpus=2, torch_cuda="13.0"))
+    assert (agree.status, agree.advice) == ("ok", "")
+    built_for_cpus = doctor.gpus(View(4, two, ray_gpus=2, torch_gpus=0))
+    assert built_for_cpus.status == "warning"
+    assert "built for CPUs only" in built_for_cpus.advice
+    old_driver = View(4, two, ray_gpus=2, torch_gpus=0, torch_cuda="13.0")
+    assert "CUDA 13.0" in doctor.gpus(old_driver).advice
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    hidden = doctor.gpus(View(4, two, ray_gpus=1, torch_gpus=1, torch_cuda="13.0"))
+    assert hidden.status == "ok"
+    assert "CUDA_VISIBLE_DEVICES=1" in hidden.found
+
+
+def test_packages_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "ray._private.accelerators", None)
+    view, findings = doctor.look()
+    assert [f.name for f in findings] == ["import ray", "import torch"]
+    assert (view.ray_cpus, view.torch_gpus) == (None, None)
+    assert doctor.cpus(view).status == doctor.gpus(view).status
+
+
+@pytest.mark.parametrize(
+    ("free", "used", "status"),
+    [(90.0, 10.0, "ok"), (1.0, 1.0, "warning"), (0.1, 1.0, "problem"), (4.0, 96.0, "warning")],
+)
+def test_disk(
+    free: float, used: float, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(64e6, 0, 5e8))
-    folders = list(doctor.disks(tmp_path / "runs" / "deeper"))
-    assert [f.status for f in folders] == ["warning", "warning"]
-    assert f"{tmp_path}: 0.5 GB free" in folders[0].found
-    memory = doctor.shared_memory(tmp_path)
-    assert memory.status == "warning"
-    assert "0.06 GB" in memory.found
-    assert "--shm-size" in memory.advice
+    usage = SimpleNamespace(
+        free=free * doctor.GIB, used=used * doctor.GIB, total=(free + used) * doctor.GIB
+    )
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    finding = doctor.disk("temporary folder", tmp_path / "not" / "there" / "yet")
+    assert finding.status == status
+    assert bool(finding.advice) == (status != "ok")
 
 
-def test_folders_of_killed_runs_are_named(tmp_path: Path) -> None:
-    living = tmp_path / "corymb-a" / "ray" / f"session_2026-12-01_10-00-00_000000_{os.getpid()}"
-    living.mkdir(parents=True)
-    (tmp_path / "corymb-b").mkdir()  # just begun
-    assert doctor.leftovers(tmp_path) == Finding("leftovers", "ok", "none")
-    process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
-                             capture_output=True, text=True, check=True)  # fmt: skip
-    session = f"session_2026-12-01_10-00-00_000000_{process.stdout.strip()}"
-    (tmp_path / "corymb-c" / "ray" / session).mkdir(parents=True)
-    finding = doctor.leftovers(tmp_path)
+def test_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "runs").touch()
+    finding = doctor.disk("runs folder", tmp_path / "runs")
+    assert (finding.status, finding.advice) == ("problem", "set `output` to another one")
+
+
+def test_small_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(doctor.shared_memory(tmp_path / "no such folder")) == []
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=64 * 2**20))
+    (finding,) = doctor.shared_memory(tmp_path)
     assert finding.status == "warning"
-    assert finding.advice == f"rm -r {tmp_path / 'corymb-c'}"
+    assert "--shm-size" in finding.advice
 
 
-def test_an_address_that_does_not_answer_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as unused:
-        unused.bind(("", 0))
-        address = f"127.0.0.1:{unused.getsockname()[1]}"
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    [finding] = doctor.cluster()
-    assert finding.status == "problem"
-    assert address in finding.found
-    assert finding.advice.startswith("start one")
+def test_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.address().status == "ok"
+    server = grpc.server(ThreadPoolExecutor(1))  # as a head node listens for Ray Client
+    where = f"ray://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    monkeypatch.setenv("RAY_ADDRESS", where)
+    server.start()
+    assert doctor.address() == Finding("RAY_ADDRESS", "ok", f"{where} answers")
+    server.stop(1).wait()
+    assert doctor.address().status == "problem"
 
 
-def test_a_cluster_that_answers_and_a_readable_token(ray_cluster: str) -> None:
-    [finding] = doctor.cluster()
-    assert finding == Finding("cluster", "ok", f"{ray_cluster} answers")
-    token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
-    token.chmod(0o644)
-    try:
-        assert [f.status for f in doctor.cluster()] == ["ok", "warning"]
-    finally:
-        token.chmod(0o600)
+def test_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(path))
+    assert list(doctor.token()) == []
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    statuses = [f.status for f in doctor.token()]
+    path.write_text("secret")
+    path.chmod(0o644)
+    statuses += [f.status for f in doctor.token()]
+    path.chmod(0o600)
+    statuses += [f.status for f in doctor.token()]
+    assert statuses == ["problem", "warning", "ok"]

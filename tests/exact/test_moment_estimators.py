@@ -48,7 +48,8 @@ def direct_gmm(rows: Rows) -> tuple[Floats, Floats, float]:
     theta = np.linalg.solve(g.T @ weights @ g, g.T @ weights @ b.T @ rows.y / n)
     covariance = np.linalg.inv(g.T @ weights @ g) / n
     moment = b.T @ (rows.y - a @ theta) / n
-    return theta, np.sqrt(np.diag(covariance)), float(n * moment @ weights @ moment)
+    se = np.asarray(np.sqrt(np.diag(covariance)), dtype=np.float64)
+    return np.asarray(theta), se, float(n * moment @ weights @ moment)
 
 
 @pytest.mark.parametrize("which", range(4))
@@ -158,7 +159,7 @@ def test_anderson_rubin_interval_ends_where_its_test_turns() -> None:
             float(np.sum((left - m @ np.linalg.lstsq(m, left, rcond=None)[0]) ** 2))
             for m in (short, full)
         ]
-        return (rss[0] - rss[1]) / 3 / (rss[1] / (n - full.shape[1]))
+        return float((rss[0] - rss[1]) / 3 / (rss[1] / (n - full.shape[1])))
 
     from scipy import stats
 
