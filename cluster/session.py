@@ -12,6 +12,7 @@ import secrets
 import shutil
 import socket
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,17 +21,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cluster.environment import usable_cpus
-from cluster.errors import ClusterUnreachableError, ResourcesError, UsageError
-from cluster.gcs import forget_authentication, knock
+from cluster.errors import ClusterUnreachableError, ResourcesError
 
 if TYPE_CHECKING:
     from cluster.config import ClusterSettings
     from cluster.plan import Plan
 
+CONNECT_SECONDS = 10.0
+"""How long a cluster may take to answer before it counts as unreachable."""
+
 POLL_SECONDS = 2.0
 
-LONGEST_FOLDER = 30
-"""Characters of the folder that still leave room for Ray's socket names (107 bytes in all)."""
+RAY_DEFAULT_PORT = 6379
 
 SOCKET = "corymb-12345678/ray/session_2026-12-31_23-59-59_123456_1234567/sockets/plasma_store"
 """Longest path of a socket below the temporary folder."""
@@ -52,27 +54,20 @@ class Session:
         self, settings: "ClusterSettings", *, say: Callable[[str], None] = lambda _: None
     ) -> None:
         address = settings.address or os.environ.get("RAY_ADDRESS") or "local"
-        self.embedded = address == "local"
-        self._address = address
+        self.address = None if address == "local" else address
+        self.embedded = self.address is None
         self._settings = settings
         self._say = say
         self._undo = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        """Start or join; raises ClusterUnreachableError, and UsageError inside another session."""
-        import ray
-
-        if ray.is_initialized():
-            raise UsageError("Ray is already running in this process; call ray.shutdown() first")
-        with contextlib.ExitStack() as undo:
-            undo.callback(forget_authentication)
-            self._folder = _folder()
-            undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
-            undo.enter_context(_environment(_quiet_environment(self._folder)))
+        """Start or join; raises ClusterUnreachableError."""
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="corymb-", dir=temporary_folder()))
+            self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._folder = folder
+            self._undo.enter_context(_environment(_quiet_environment(folder)))
             if self.embedded:
-                folder = Path(tempfile.mkdtemp(prefix="corymb-", dir=temporary_folder()))
-                self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
-                self._folder = folder
                 self._undo.enter_context(_environment(_embedded_environment(folder)))
             self.ensure()
         except BaseException:
@@ -107,9 +102,8 @@ class Session:
             return
         _reread_authentication()
         if not self.embedded:
-            _join(self._address)
+            _join(str(self.address))
             return
-        forget_authentication()
         ray.init(
             address="local",
             num_cpus=self._settings.num_cpus or usable_cpus(),
@@ -154,8 +148,8 @@ def unplaceable(
 ) -> str | None:
     """Say why the bundles cannot all be placed, each whole on one node; None if they can.
 
-    The most demanding go first, each where it leaves least unused. That finds a placement in all
-    but contrived cases, and never claims one that does not exist.
+    The most demanding go first, each where it leaves least of what few nodes have. That finds a
+    placement in all but contrived cases, and never claims one that does not exist.
     """
     free = [dict(node) for node in nodes]
     for bundle in sorted(bundles, key=_demand, reverse=True):
@@ -170,13 +164,16 @@ def unplaceable(
 def _demand(resources: Mapping[str, float]) -> tuple[float, float]:
     """Order by what few nodes have (GPUs, custom resources), then by CPUs."""
     common = ("CPU", "memory", "object_store_memory")
-    rare = sum(amount for name, amount in resources.items()
-               if name not in common and not name.startswith("node:"))  # fmt: skip
+    rare = sum(
+        amount
+        for name, amount in resources.items()
+        if name not in common and not name.startswith("node:")
+    )
     return rare, resources.get("CPU", 0.0)
 
 
 def _fits(bundle: Mapping[str, float], node: Mapping[str, float]) -> bool:
-    # A millionth covers sums of fractions; Ray itself counts in ten-thousandths.
+    # The margin covers sums of fractions; Ray itself counts in ten-thousandths.
     return all(node.get(name, 0.0) >= amount - 1e-6 for name, amount in bundle.items())
 
 
@@ -189,20 +186,26 @@ def _lack(
     bundles: Sequence[Mapping[str, float]],
     nodes: Sequence[Mapping[str, float]],
 ) -> str:
-    """One bundle that no node could hold even if empty, else the sum of all."""
+    """Name what no node could hold even if empty, else the sum of all against the cluster's."""
+    for name, amount in bundle.items():
+        largest = max((node.get(name, 0.0) for node in nodes), default=0.0)
+        if largest < amount:
+            return f"The run needs {amount:g} {name} on one node; the largest node has {largest:g}"
     if not any(_fits(bundle, node) for node in nodes):
-        wanted = _amounts(bundle)
-        names = list(bundle)
-        largest = " or ".join(
-            dict.fromkeys(_amounts({n: node.get(n, 0.0) for n in names}) for node in nodes)
-        )
-        return f"The run needs {wanted} on one node; the nodes have {largest or 'nothing'}"
-    names = sorted({name for b in bundles for name in b})
-    need = _amounts({n: sum(b.get(n, 0.0) for b in bundles) for n in names})
-    have = _amounts({n: sum(node.get(n, 0.0) for node in nodes) for n in names})
-    count = f"{len(nodes)} node" + "s" * (len(nodes) != 1)
-    parts = f", in {len(bundles)} parts that each stay on one node" if len(nodes) > 1 else ""
-    return f"The run needs {need} at the same time{parts}; there are {have} on {count}"
+        different = (_amounts({name: node.get(name, 0.0) for name in bundle}) for node in nodes)
+        have = ", or ".join(dict.fromkeys(different))
+        return f"The run needs {_amounts(bundle)} on one node; the nodes have {have}"
+    count = f"{len(nodes)} node" + "s" * (len(nodes) > 1)
+    parts = []
+    for name in sorted({key for b in bundles for key in b}):
+        need = sum(b.get(name, 0.0) for b in bundles)
+        have_all = sum(node.get(name, 0.0) for node in nodes)
+        parts.append(f"{need:g} {name} (there are {have_all:g} on {count})")
+    return "The run needs at the same time " + " and ".join(parts)
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
 
 
 def temporary_folder() -> Path:
@@ -211,17 +214,40 @@ def temporary_folder() -> Path:
     return folder if len(os.fsencode(folder / SOCKET)) <= SOCKET_BYTES else Path("/tmp")
 
 
-def _embedded_environment(folder: Path) -> dict[str, str]:
-    """Variables for the embedded Ray's processes; writes the token file."""
+def _quiet_environment(folder: Path) -> dict[str, str | None]:
+    """Variables that keep Ray and Flower from messages home and from files in the home folder."""
+    return {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; silences its warning
+        "FLWR_HOME": str(folder / "flwr"),
+        "FLWR_TELEMETRY_ENABLED": "0",
+    }
+
+
+def _embedded_environment(folder: Path) -> dict[str, str | None]:
+    """Variables for the embedded Ray's processes (None: unset); writes the token file."""
     token = folder / "token"
     descriptor = os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_hex(32))
     return {
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": None,  # would go before the file
+        "RAY_AUTH_TOKEN": None,  # Ray would take it instead of the file
         "RAY_AUTH_TOKEN_PATH": str(token),
     }
+
+
+def _job_config() -> Any:
+    """Have workers import our packages from where this process has them.
+
+    Those of a joined cluster would otherwise run the corymb that is installed beside their Ray,
+    which need not be this one. On a machine without the folder that is what they do.
+    """
+    from ray.job_config import JobConfig
+
+    root = Path(__file__).resolve().parents[1]
+    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")}
+    return JobConfig(_py_driver_sys_path=[] if root in installed else [str(root)])
 
 
 @contextlib.contextmanager
@@ -259,10 +285,10 @@ def _reread_authentication() -> None:
 def _join(address: str) -> None:
     import ray
 
-    target = knock(address)
+    reachable(address)
     try:
         ray.init(
-            address=target,
+            address=address,
             log_to_driver=False,
             logging_level=logging.ERROR,
             job_config=_job_config(),
@@ -278,9 +304,11 @@ def _join(address: str) -> None:
 def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
     """Raise ClusterUnreachableError unless a cluster answers at the address, and to this process.
 
-    Ray itself would go on trying for minutes. "auto" and "local" name no address to try.
+    Ray itself would go on trying for minutes. "auto" is the cluster that was last started on this
+    machine, which need not live any more.
     """
-    if address in ("auto", "local"):
+    if address == "auto":
+        reachable(_last_started(), seconds)
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     target = (host or port, int(port) if host and port.isdigit() else RAY_DEFAULT_PORT)
@@ -297,6 +325,21 @@ def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
             f"The cluster at {address} does not let this run join: {refusal}; set "
             "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token"
         )
+
+
+def _last_started() -> str:
+    from ray._private.services import canonicalize_bootstrap_address
+
+    try:
+        found = canonicalize_bootstrap_address("auto")
+    except ConnectionError:
+        found = None
+    if found is None:
+        raise ClusterUnreachableError(
+            "No Ray cluster was started on this machine; start one with `ray start --head`, or "
+            "drop --address and RAY_ADDRESS to run without"
+        )
+    return str(found)
 
 
 def _greet(target: str, seconds: float, client: bool) -> str | None:
@@ -326,13 +369,3 @@ def _greet(target: str, seconds: float, client: bool) -> str | None:
     finally:
         channel.close()
     return None
-
-
-def ray_view() -> dict[str, Any]:
-    """What Ray itself detects on this machine, without starting it."""
-    from ray._private.accelerators import get_all_accelerator_managers
-    from ray._private.utils import get_num_cpus
-
-    found = {m.get_resource_name(): m.get_current_node_num_accelerators()
-             for m in get_all_accelerator_managers()}  # fmt: skip
-    return {"cpus": get_num_cpus(), "accelerators": {k: v for k, v in found.items() if v}}
