@@ -369,3 +369,13 @@ def _greet(target: str, seconds: float, client: bool) -> str | None:
     finally:
         channel.close()
     return None
+
+
+def ray_view() -> dict[str, Any]:
+    """What Ray itself detects on this machine, without starting it."""
+    from ray._private.accelerators import get_all_accelerator_managers
+    from ray._private.utils import get_num_cpus
+
+    found = {m.get_resource_name(): m.get_current_node_num_accelerators()
+             for m in get_all_accelerator_managers()}  # fmt: skip
+    return {"cpus": get_num_cpus(), "accelerators": {k: v for k, v in found.items() if v}}

@@ -25,8 +25,10 @@ client = ClientApp()
 
 @client.train()
 def train(message: Message, context: Context) -> Message:
-    found = {"client": int(context.node_config["partition-id"]), "process": os.getpid()}
-    return Message(RecordDict({"found": MetricRecord(found)}), reply_to=message)
+    found = MetricRecord()
+    found["client"] = int(context.node_config["partition-id"])
+    found["process"] = os.getpid()
+    return Message(RecordDict({"found": found}), reply_to=message)
 
 
 def address() -> str:
@@ -46,13 +48,17 @@ def simulate() -> dict[str, Any]:
             time.sleep(0.1)
         for _round in range(2):
             messages = [Message(RecordDict(), node, "train") for node in nodes]
-            replies = [r.content["found"] for r in grid.send_and_receive(messages, timeout=60)]
+            replies: list[Any] = [
+                reply.content["found"] for reply in grid.send_and_receive(messages, timeout=60)
+            ]
             seen["clients"].append(sorted(reply["client"] for reply in replies))
             seen["actors"].append(len({reply["process"] for reply in replies}))
 
-    resources = {"num_cpus": 1.0, "num_gpus": 0.0}
     run_simulation(
-        server, client, num_supernodes=CLIENTS, backend_config={"client_resources": resources}
+        server,
+        client,
+        num_supernodes=CLIENTS,
+        backend_config={"client_resources": {"num_cpus": 1.0, "num_gpus": 0.0}},
     )
     seen["connected"] = ray.is_initialized()
     return seen
