@@ -304,11 +304,11 @@ def _join(address: str) -> None:
 def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
     """Raise ClusterUnreachableError unless a cluster answers at the address, and to this process.
 
-    Ray itself would go on trying for minutes. "auto" is the cluster that was last started on this
-    machine, which need not live any more.
+    Ray itself would go on trying for minutes. "auto" is a cluster that runs on this machine, or the
+    last that `ray start` began here, which need not live any more.
     """
     if address == "auto":
-        reachable(_last_started(), seconds)
+        reachable(_on_this_machine(), seconds)
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     target = (host or port, int(port) if host and port.isdigit() else RAY_DEFAULT_PORT)
@@ -327,7 +327,7 @@ def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
         )
 
 
-def _last_started() -> str:
+def _on_this_machine() -> str:
     from ray._private.services import canonicalize_bootstrap_address
 
     try:
