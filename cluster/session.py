@@ -12,6 +12,7 @@ import secrets
 import shutil
 import socket
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,7 +53,8 @@ class Session:
     def __init__(
         self, settings: "ClusterSettings", *, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        self.address = settings.address or os.environ.get("RAY_ADDRESS") or None
+        address = settings.address or os.environ.get("RAY_ADDRESS") or "local"
+        self.address = None if address == "local" else address
         self.embedded = self.address is None
         self._settings = settings
         self._say = say
@@ -61,11 +63,11 @@ class Session:
     def __enter__(self) -> Self:
         """Start or join; raises ClusterUnreachableError."""
         try:
-            self._undo.enter_context(_environment({"RAY_USAGE_STATS_ENABLED": "0"}))
+            folder = Path(tempfile.mkdtemp(prefix="corymb-", dir=temporary_folder()))
+            self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._folder = folder
+            self._undo.enter_context(_environment(_quiet_environment(folder)))
             if self.embedded:
-                folder = Path(tempfile.mkdtemp(prefix="corymb-", dir=temporary_folder()))
-                self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
-                self._folder = folder
                 self._undo.enter_context(_environment(_embedded_environment(folder)))
             self.ensure()
         except BaseException:
@@ -109,6 +111,7 @@ class Session:
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
+            job_config=_job_config(),
             _temp_dir=str(self._folder / "ray"),
         )
 
@@ -145,19 +148,37 @@ def unplaceable(
 ) -> str | None:
     """Say why the bundles cannot all be placed, each whole on one node; None if they can.
 
-    Places the largest first on the first node with room. That finds a placement in all but
-    contrived cases, and never claims one that does not exist.
+    The most demanding go first, each where it leaves least of what few nodes have. That finds a
+    placement in all but contrived cases, and never claims one that does not exist.
     """
     free = [dict(node) for node in nodes]
-    for bundle in sorted(bundles, key=lambda b: sorted(b.values()), reverse=True):
-        for node in free:
-            if all(node.get(name, 0.0) >= amount for name, amount in bundle.items()):
-                for name, amount in bundle.items():
-                    node[name] = node.get(name, 0.0) - amount
-                break
-        else:
+    for bundle in sorted(bundles, key=_demand, reverse=True):
+        room = [node for node in free if _fits(bundle, node)]
+        if not room:
             return _lack(bundle, bundles, nodes)
+        tightest = min(room, key=lambda node: _demand(_rest(node, bundle)))
+        tightest.update(_rest(tightest, bundle))
     return None
+
+
+def _demand(resources: Mapping[str, float]) -> tuple[float, float]:
+    """Order by what few nodes have (GPUs, custom resources), then by CPUs."""
+    common = ("CPU", "memory", "object_store_memory")
+    rare = sum(
+        amount
+        for name, amount in resources.items()
+        if name not in common and not name.startswith("node:")
+    )
+    return rare, resources.get("CPU", 0.0)
+
+
+def _fits(bundle: Mapping[str, float], node: Mapping[str, float]) -> bool:
+    # The margin covers sums of fractions; Ray itself counts in ten-thousandths.
+    return all(node.get(name, 0.0) >= amount - 1e-6 for name, amount in bundle.items())
+
+
+def _rest(node: Mapping[str, float], bundle: Mapping[str, float]) -> dict[str, float]:
+    return {name: amount - bundle.get(name, 0.0) for name, amount in node.items()}
 
 
 def _lack(
@@ -165,16 +186,26 @@ def _lack(
     bundles: Sequence[Mapping[str, float]],
     nodes: Sequence[Mapping[str, float]],
 ) -> str:
+    """Name what no node could hold even if empty, else the sum of all against the cluster's."""
     for name, amount in bundle.items():
         largest = max((node.get(name, 0.0) for node in nodes), default=0.0)
         if largest < amount:
             return f"The run needs {amount:g} {name} on one node; the largest node has {largest:g}"
+    if not any(_fits(bundle, node) for node in nodes):
+        different = (_amounts({name: node.get(name, 0.0) for name in bundle}) for node in nodes)
+        have = ", or ".join(dict.fromkeys(different))
+        return f"The run needs {_amounts(bundle)} on one node; the nodes have {have}"
+    count = f"{len(nodes)} node" + "s" * (len(nodes) > 1)
     parts = []
     for name in sorted({key for b in bundles for key in b}):
         need = sum(b.get(name, 0.0) for b in bundles)
-        have = sum(node.get(name, 0.0) for node in nodes)
-        parts.append(f"{need:g} {name} (there are {have:g} on {len(nodes)} nodes)")
+        have_all = sum(node.get(name, 0.0) for node in nodes)
+        parts.append(f"{need:g} {name} (there are {have_all:g} on {count})")
     return "The run needs at the same time " + " and ".join(parts)
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
 
 
 def temporary_folder() -> Path:
@@ -183,35 +214,58 @@ def temporary_folder() -> Path:
     return folder if len(os.fsencode(folder / SOCKET)) <= SOCKET_BYTES else Path("/tmp")
 
 
-def _embedded_environment(folder: Path) -> dict[str, str]:
-    """Variables for the embedded Ray's processes; writes the token file."""
+def _quiet_environment(folder: Path) -> dict[str, str | None]:
+    """Variables that keep Ray and Flower from messages home and from files in the home folder."""
+    return {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; silences its warning
+        "FLWR_HOME": str(folder / "flwr"),
+        "FLWR_TELEMETRY_ENABLED": "0",
+    }
+
+
+def _embedded_environment(folder: Path) -> dict[str, str | None]:
+    """Variables for the embedded Ray's processes (None: unset); writes the token file."""
     token = folder / "token"
     descriptor = os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_hex(32))
-    # Workers import our packages from where this process has them.
-    root = str(Path(__file__).resolve().parents[1])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": None,  # Ray would take it instead of the file
         "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's coming default; silences its warning
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
     }
 
 
+def _job_config() -> Any:
+    """Have workers import our packages from where this process has them.
+
+    Those of a joined cluster would otherwise run the corymb that is installed beside their Ray,
+    which need not be this one. On a machine without the folder that is what they do.
+    """
+    from ray.job_config import JobConfig
+
+    root = Path(__file__).resolve().parents[1]
+    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")}
+    return JobConfig(_py_driver_sys_path=[] if root in installed else [str(root)])
+
+
 @contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
+def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
     previous = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
+    _set(values)
     try:
         yield
     finally:
-        for name, value in previous.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _set(previous)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _reread_authentication() -> None:
@@ -233,7 +287,12 @@ def _join(address: str) -> None:
 
     reachable(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            job_config=_job_config(),
+        )
     except Exception as error:
         text = str(error).strip().splitlines()
         reason = text[-1] if text else type(error).__name__
@@ -245,9 +304,11 @@ def _join(address: str) -> None:
 def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
     """Raise ClusterUnreachableError unless a cluster answers at the address, and to this process.
 
-    Ray itself would go on trying for minutes. "auto" and "local" name no address to try.
+    Ray itself would go on trying for minutes. "auto" is a cluster that runs on this machine, or the
+    last that `ray start` began here, which need not live any more.
     """
-    if address in ("auto", "local"):
+    if address == "auto":
+        reachable(_on_this_machine(), seconds)
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     target = (host or port, int(port) if host and port.isdigit() else RAY_DEFAULT_PORT)
@@ -264,6 +325,21 @@ def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
             f"The cluster at {address} does not let this run join: {refusal}; set "
             "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token"
         )
+
+
+def _on_this_machine() -> str:
+    from ray._private.services import canonicalize_bootstrap_address
+
+    try:
+        found = canonicalize_bootstrap_address("auto")
+    except ConnectionError:
+        found = None
+    if found is None:
+        raise ClusterUnreachableError(
+            "No Ray cluster was started on this machine; start one with `ray start --head`, or "
+            "drop --address and RAY_ADDRESS to run without"
+        )
+    return str(found)
 
 
 def _greet(target: str, seconds: float, client: bool) -> str | None:

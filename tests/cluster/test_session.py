@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -173,6 +174,84 @@ def test_address_where_something_else_listens() -> None:
     other.stop(1).wait()
 
 
+def test_a_cluster_that_no_longer_lives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("ray._private.services.find_gcs_addresses", set)  # whatever runs here
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:9")
+    begin = time.monotonic()
+    with pytest.raises(ClusterUnreachableError, match=r"No cluster answers at \S+:9 "):
+        reachable("auto")
+    assert time.monotonic() - begin < 10
+
+
+def test_no_cluster_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: str) -> str:
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr("ray._private.services.canonicalize_bootstrap_address", none)
+    with pytest.raises(ClusterUnreachableError, match="No Ray cluster was started"):
+        reachable("auto")
+
+
+def test_local_means_the_embedded_ray_with_its_token(tmp_path: Path) -> None:
+    code = """if True:
+        import json, os
+        from cluster.config import ClusterSettings
+        from cluster.session import Session
+        with Session(ClusterSettings(num_cpus=1)) as session:
+            inside = [os.environ.get(f"RAY_AUTH_{name}") for name in ("MODE", "TOKEN")]
+            print(json.dumps([session.embedded, len(session.nodes()), *inside]))
+        """
+    done = python(
+        "-c", code, folder=tmp_path, environ={"RAY_ADDRESS": "local", "RAY_AUTH_TOKEN": "theirs"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [True, 1, "token", None]
+
+
+def test_workers_of_a_joined_cluster_import_this_checkout(
+    ray_session: Session, tmp_path: Path
+) -> None:
+    address = gcs_address(ray_session)
+    environ = {name: os.environ[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")}
+    copy = tmp_path / "checkout"
+    for room in ("cluster", "federated"):
+        shutil.copytree(ROOT / room, copy / room)
+    code = """if True:
+        import ray
+        from cluster.config import ClusterSettings
+        from cluster.session import Session
+
+        @ray.remote
+        def place():
+            import federated
+            return federated.__file__
+
+        with Session(ClusterSettings(address="ADDRESS")):
+            print(ray.get(place.remote()))
+        """
+    environ["PYTHONPATH"] = str(copy)
+    done = python("-c", code.replace("ADDRESS", address), folder=tmp_path, environ=environ)
+    assert done.stdout.strip() == str(copy / "federated" / "__init__.py"), done.stderr
+
+
+@pytest.mark.slow
+def test_flower_simulations_follow_each_other_and_stay_out_of_home(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("flower_twice.py")
+    done = python(str(script), folder=tmp_path, environ={"HOME": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == 2
+    for seen in found:
+        assert seen["same"]  # it attached to the session's Ray
+        assert not seen["connected"]  # and closed it: why `ensure` exists
+        assert seen["clients"] == [[0, 1, 2, 3]] * 2
+        assert all(actors <= 2 for actors in seen["actors"])
+    assert list(tmp_path.iterdir()) == []
+
+
 # Preflight
 
 
@@ -230,7 +309,18 @@ def test_preflight_waits_for_the_cluster_to_grow(monkeypatch: pytest.MonkeyPatch
         ([{"CPU": 2}, {"CPU": 2}], [{"CPU": 3}, {"CPU": 1}], "4 CPU (there are 4 on 2 nodes)"),
         ([{"CPU": 1, "GPU": 1}], [{"CPU": 8}], "1 GPU on one node; the largest node has 0"),
         ([{"CPU": 1, "GPU": 0.5}] * 2, [{"CPU": 2, "GPU": 1}], None),
-        ([{"GPU": 1}] * 2, [{"CPU": 2, "GPU": 1}], "2 GPU (there are 1 on 1 nodes)"),
+        ([{"GPU": 1}] * 2, [{"CPU": 2, "GPU": 1}], "2 GPU (there are 1 on 1 node)"),
+        ([{"CPU": 0.1}] * 10, [{"CPU": 1}], None),
+        (  # a bundle without a GPU leaves room for one with
+            [{"CPU": 1, "GPU": 1}, {"CPU": 4}],
+            [{"CPU": 4, "GPU": 1}, {"CPU": 4}],
+            None,
+        ),
+        (
+            [{"CPU": 2, "GPU": 1}],
+            [{"CPU": 8}, {"CPU": 1, "GPU": 1}],
+            "2 CPU and 1 GPU on one node; the nodes have 8 CPU and 0 GPU, or 1 CPU and 1 GPU",
+        ),
     ],
 )
 def test_placement(
