@@ -15,7 +15,7 @@ import numpy as np
 from flwr.app import Message, RecordDict
 from numpy.typing import NDArray
 
-from cluster.errors import CorymbError
+from cluster.errors import CorymbError, InterruptedRunError
 from federated.federation import Federation, pack
 from federated.fedgmm.config import GameSettings
 from federated.fedgmm.design import Scale
@@ -123,7 +123,13 @@ def train(
     split = players.g.parameters
     while progress.round < settings.rounds:
         progress.round += 1
-        metrics = _play_round(federation, scale, players, settings, seed, progress, strategy)
+        try:
+            metrics = _play_round(federation, scale, players, settings, seed, progress, strategy)
+        except InterruptedRunError:
+            progress.round -= 1  # asked to stop before anything of this round was taken in
+            if progress.round > 0:
+                store.save(progress.round, *progress.pack())
+            raise
         metrics |= evaluate(_current(progress)[:split])
         progress.history.append(metrics)
         report(progress.round, metrics)

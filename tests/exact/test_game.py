@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from cluster.errors import InterruptedRunError
 from federated.engine import in_process
 from federated.federation import Federation
 from federated.fedgmm import scenarios
@@ -325,6 +326,33 @@ def test_a_run_killed_in_any_round_ends_bit_identical(
     resumed = play(held, SMALL, settings, seed=3, store=shelf)
     assert np.array_equal(resumed.theta, unbroken.theta)
     assert resumed.history == unbroken.history
+
+
+def test_a_run_asked_to_stop_keeps_its_last_round() -> None:
+    rows = data()
+    held = [rows.take(p) for p in np.array_split(np.arange(400), 3)]
+    settings = options(rounds=16, local_steps=2)
+    shelf, asked = Shelf(), [False]
+
+    def server(grid: Any) -> Trained:
+        def check() -> None:
+            if asked[0]:
+                raise InterruptedRunError("asked to stop")
+
+        federation = Federation.gather(grid, 3, check=check)
+        scale = federated_scale(federation, 1, 2)
+
+        def stop_after_seven(number: int, _: dict[str, float]) -> None:
+            asked[0] = number == 7
+
+        return train(federation, scale, SMALL, settings, 3, lambda _: {}, stop_after_seven, shelf)
+
+    with pytest.raises(InterruptedRunError):
+        in_process(server, make_client_app(HeldRows(tuple(held))), 3)
+    assert shelf.kept is not None
+    assert shelf.kept[0] == 7
+    unbroken = play(held, SMALL, settings, seed=3)
+    assert np.array_equal(play(held, SMALL, settings, seed=3, store=shelf).theta, unbroken.theta)
 
 
 def test_neural_gauss_newton_does_not_depend_on_the_partition() -> None:
