@@ -10,10 +10,12 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import socket
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -101,9 +103,15 @@ class Session:
         if ray.is_initialized():
             return
         _reread_authentication()
-        if not self.embedded:
-            _join(str(self.address))
-            return
+        with _own_signal_handlers():
+            if self.embedded:
+                self._start()
+            else:
+                _join(str(self.address))
+
+    def _start(self) -> None:
+        import ray
+
         ray.init(
             address="local",
             num_cpus=self._settings.num_cpus or usable_cpus(),
@@ -280,6 +288,24 @@ def _reread_authentication() -> None:
     internals: Any = _raylet  # its type stub leaves both names out
     internals.Config.initialize("")
     internals.AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextlib.contextmanager
+def _own_signal_handlers() -> Iterator[None]:
+    """Keep the process's own answers to SIGINT and SIGTERM: Ray replaces them as it connects.
+
+    A run answers with a checkpoint; Ray's handlers would abort it. The system's default answers are
+    left to Ray, which at least shuts itself down.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                if callable(handler):
+                    signal.signal(number, handler)
 
 
 def _join(address: str) -> None:

@@ -1,0 +1,77 @@
+"""Every figure in docs/fedgmm.md is one that the committed benchmark measured."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = json.loads((ROOT / "benchmarks" / "results" / "fedgmm_accuracy.json").read_text())
+PAGE = (ROOT / "docs" / "fedgmm.md").read_text()
+
+
+def measured(scenario: str, process: str, skew: str, clients: int) -> dict[str, str]:
+    """Errors of one cell by estimator, rounded as the page rounds them."""
+    return {
+        row["estimator"]: f"{row['mse']:.4f}" if row["mse"] >= 0.001 else f"{row['mse']:.5f}"
+        for row in RESULTS["table"]
+        if (row["scenario"], row["process"], row["skew"], row["clients"])
+        == (scenario, process, skew, clients)
+    }
+
+
+def rows_of(header: str) -> list[list[str]]:
+    """Cells of the table that starts with this header."""
+    text = PAGE[PAGE.index(header) :]
+    lines = text[: text.index("\n\n")].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+COLUMNS = (
+    "control", "neural", "sieve", "fedoadam", "fedsgda", "fedgda", "direct",
+    "pooled_polynomial_2sls", "average_of_local",
+)  # fmt: skip
+
+
+def test_federated_table() -> None:
+    rows = rows_of("| g0, process | `control` | `neural`")
+    assert len(rows) == 8
+    for where, *cells in rows:
+        scenario, process = where.split(", ")
+        found = measured(scenario, process, "quantity", 10)
+        assert cells == [found[name] for name in COLUMNS]
+
+
+def test_centralised_table() -> None:
+    for where, *cells in rows_of("| g0, process | centralised GDA"):
+        scenario, process = where.split(", ")
+        found = measured(scenario, process, "quantity", 1)
+        assert cells[:3] == [found.get(n, "") for n in ("fedgda", "fedsgda", "fedoadam")]
+
+
+def test_skew_table() -> None:
+    for where, skew, *cells in rows_of("| g0, process | skew on"):
+        scenario, process = where.split(", ")
+        found = measured(scenario, process, skew, 10)
+        names = ("control", "sieve", "fedoadam", "fedsgda", "average_of_local")
+        assert cells == [found[name] for name in names]
+
+
+def test_command_seeds_and_commit_are_named() -> None:
+    assert f"`{RESULTS['command']}`" in PAGE
+    assert RESULTS["commit"]["commit"][:9] in PAGE
+    assert f"seeds {RESULTS['seed'][0]} to {RESULTS['seed'][-1]}" in PAGE
+
+
+@pytest.mark.parametrize("claim", RESULTS["claims"], ids=lambda c: c["name"])
+def test_claims_are_judged_by_their_own_numbers(claim: dict[str, Any]) -> None:
+    assert claim["holds"] == (claim["value"] <= claim["goal"])
+
+
+def test_readme_quotes_the_claims() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for name in ("mse.abs", "mse.step", "mse.linear"):
+        (value,) = [c["value"] for c in RESULTS["claims"] if c["name"] == name]
+        assert re.search(rf"{name.split('.')[1]} {value:.2g}\b", readme), (name, value)
