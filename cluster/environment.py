@@ -14,6 +14,10 @@ PACKAGES = (
 )  # fmt: skip
 
 
+CODE = (":(top)*.py", ":(top)*.toml", ":(top)*.txt", ":(top)*.j2")
+"""What makes a checkout differ from its commit; results and pages do not."""
+
+
 def capture() -> dict[str, Any]:
     """Return versions, machine and commit; takes a fraction of a second, imports nothing heavy."""
     return {
@@ -58,7 +62,8 @@ def commit(folder: Path) -> dict[str, Any] | None:
     found = _run("git", "-C", str(folder), "rev-parse", "HEAD")
     if not found:
         return None
-    return {"commit": found, "dirty": bool(_run("git", "-C", str(folder), "status", "--porcelain"))}
+    changed = _run("git", "-C", str(folder), "status", "--porcelain", "--", *CODE)
+    return {"commit": found, "dirty": bool(changed)}
 
 
 def _run(*command: str) -> str:
