@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
-from cluster import environment, session
+from cluster import environment, joining, session
 from cluster.catalogue import RUNS
 from cluster.errors import ClusterUnreachableError
 
@@ -153,7 +153,7 @@ def look() -> tuple[View, list[Finding]]:
     view = View(environment.usable_cpus(), tuple(environment.gpus()))
     findings = []
     try:
-        ray = session.ray_view()
+        ray = _ray_view()
         gpu_count = int(ray["accelerators"].get("GPU", 0))
         view = replace(view, ray_cpus=int(ray["cpus"]), ray_gpus=gpu_count)
     except (ImportError, OSError) as error:
@@ -170,6 +170,16 @@ def look() -> tuple[View, list[Finding]]:
     except (ImportError, OSError) as error:
         findings.append(Finding("import torch", "problem", str(error), _reinstall("torch")))
     return view, findings
+
+
+def _ray_view() -> dict[str, Any]:
+    """What Ray itself detects on this machine, without starting it."""
+    from ray._private.accelerators import get_all_accelerator_managers
+    from ray._private.utils import get_num_cpus
+
+    found = {m.get_resource_name(): m.get_current_node_num_accelerators()
+             for m in get_all_accelerator_managers()}  # fmt: skip
+    return {"cpus": get_num_cpus(), "accelerators": {k: v for k, v in found.items() if v}}
 
 
 def cpus(view: View) -> Finding:
@@ -238,7 +248,7 @@ def address() -> Finding:
     if where in ("auto", "local"):
         return Finding("RAY_ADDRESS", "ok", f"{where}: looked up when a run starts")
     try:
-        session.reachable(where, ANSWER_SECONDS)
+        joining.reachable(where, ANSWER_SECONDS)
     except ClusterUnreachableError as error:
         return Finding("RAY_ADDRESS", "problem", f"{where} does not answer", str(error))
     return Finding("RAY_ADDRESS", "ok", f"{where} answers")

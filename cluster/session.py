@@ -11,30 +11,26 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import sys
 import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cluster.environment import usable_cpus
 from cluster.errors import ClusterUnreachableError, ResourcesError
+from cluster.joining import reachable
+from cluster.placement import unplaceable
 
 if TYPE_CHECKING:
     from cluster.config import ClusterSettings
     from cluster.plan import Plan
 
-CONNECT_SECONDS = 10.0
-"""How long a cluster may take to answer before it counts as unreachable."""
-
 POLL_SECONDS = 2.0
-
-RAY_DEFAULT_PORT = 6379
 
 SOCKET = "corymb-12345678/ray/session_2026-12-31_23-59-59_123456_1234567/sockets/plasma_store"
 """Longest path of a socket below the temporary folder."""
@@ -151,71 +147,6 @@ class Session:
             time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
-def unplaceable(
-    bundles: Sequence[Mapping[str, float]], nodes: Sequence[Mapping[str, float]]
-) -> str | None:
-    """Say why the bundles cannot all be placed, each whole on one node; None if they can.
-
-    The most demanding go first, each where it leaves least of what few nodes have. That finds a
-    placement in all but contrived cases, and never claims one that does not exist.
-    """
-    free = [dict(node) for node in nodes]
-    for bundle in sorted(bundles, key=_demand, reverse=True):
-        room = [node for node in free if _fits(bundle, node)]
-        if not room:
-            return _lack(bundle, bundles, nodes)
-        tightest = min(room, key=lambda node: _demand(_rest(node, bundle)))
-        tightest.update(_rest(tightest, bundle))
-    return None
-
-
-def _demand(resources: Mapping[str, float]) -> tuple[float, float]:
-    """Order by what few nodes have (GPUs, custom resources), then by CPUs."""
-    common = ("CPU", "memory", "object_store_memory")
-    rare = sum(
-        amount
-        for name, amount in resources.items()
-        if name not in common and not name.startswith("node:")
-    )
-    return rare, resources.get("CPU", 0.0)
-
-
-def _fits(bundle: Mapping[str, float], node: Mapping[str, float]) -> bool:
-    # The margin covers sums of fractions; Ray itself counts in ten-thousandths.
-    return all(node.get(name, 0.0) >= amount - 1e-6 for name, amount in bundle.items())
-
-
-def _rest(node: Mapping[str, float], bundle: Mapping[str, float]) -> dict[str, float]:
-    return {name: amount - bundle.get(name, 0.0) for name, amount in node.items()}
-
-
-def _lack(
-    bundle: Mapping[str, float],
-    bundles: Sequence[Mapping[str, float]],
-    nodes: Sequence[Mapping[str, float]],
-) -> str:
-    """Name what no node could hold even if empty, else the sum of all against the cluster's."""
-    for name, amount in bundle.items():
-        largest = max((node.get(name, 0.0) for node in nodes), default=0.0)
-        if largest < amount:
-            return f"The run needs {amount:g} {name} on one node; the largest node has {largest:g}"
-    if not any(_fits(bundle, node) for node in nodes):
-        different = (_amounts({name: node.get(name, 0.0) for name in bundle}) for node in nodes)
-        have = ", or ".join(dict.fromkeys(different))
-        return f"The run needs {_amounts(bundle)} on one node; the nodes have {have}"
-    count = f"{len(nodes)} node" + "s" * (len(nodes) > 1)
-    parts = []
-    for name in sorted({key for b in bundles for key in b}):
-        need = sum(b.get(name, 0.0) for b in bundles)
-        have_all = sum(node.get(name, 0.0) for node in nodes)
-        parts.append(f"{need:g} {name} (there are {have_all:g} on {count})")
-    return "The run needs at the same time " + " and ".join(parts)
-
-
-def _amounts(resources: Mapping[str, float]) -> str:
-    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
-
-
 def temporary_folder() -> Path:
     """The system's temporary folder, or /tmp where that is too long for the path of a socket."""
     folder = Path(tempfile.gettempdir())
@@ -325,83 +256,3 @@ def _join(address: str) -> None:
         raise ClusterUnreachableError(
             f"The cluster at {address} does not let this run join: {reason}"
         ) from error
-
-
-def reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
-    """Raise ClusterUnreachableError unless a cluster answers at the address, and to this process.
-
-    Ray itself would go on trying for minutes. "auto" is a cluster that runs on this machine, or the
-    last that `ray start` began here, which need not live any more.
-    """
-    if address == "auto":
-        reachable(_on_this_machine(), seconds)
-        return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    target = (host or port, int(port) if host and port.isdigit() else RAY_DEFAULT_PORT)
-    try:
-        socket.create_connection(target, timeout=seconds).close()
-        refusal = _greet(f"{target[0]}:{target[1]}", seconds, client=address.startswith("ray://"))
-    except OSError as error:
-        raise ClusterUnreachableError(
-            f"No cluster answers at {address} ({error}); start one, or drop --address "
-            "and RAY_ADDRESS to run on this machine"
-        ) from None
-    if refusal:
-        raise ClusterUnreachableError(
-            f"The cluster at {address} does not let this run join: {refusal}; set "
-            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token"
-        )
-
-
-def _on_this_machine() -> str:
-    from ray._private.services import canonicalize_bootstrap_address
-
-    try:
-        found = canonicalize_bootstrap_address("auto")
-    except ConnectionError:
-        found = None
-    if found is None:
-        raise ClusterUnreachableError(
-            "No Ray cluster was started on this machine; start one with `ray start --head`, or "
-            "drop --address and RAY_ADDRESS to run without"
-        )
-    return str(found)
-
-
-def _greet(target: str, seconds: float, client: bool) -> str | None:
-    """Ask a cluster for its id; return why it refuses to tell, None if it tells.
-
-    `client` says that the address is one of Ray Client, which knows no ids: an answer is enough.
-    Raises ConnectionError if what listens there is not Ray.
-    """
-    import grpc
-    from ray._private.grpc_utils import init_grpc_channel
-    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
-    from ray.exceptions import AuthenticationError
-
-    channel = init_grpc_channel(target, [("grpc.enable_http_proxy", 0)])
-    stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
-    request = gcs_service_pb2.GetClusterIdRequest()
-    try:
-        stub.GetClusterId(request, timeout=seconds, wait_for_ready=True)
-    except AuthenticationError:
-        return "there is no token"
-    except grpc.RpcError as error:
-        code = error.code()
-        if code == grpc.StatusCode.UNAUTHENTICATED:
-            return "the token is missing or wrong"
-        if not (client and code == grpc.StatusCode.UNIMPLEMENTED):
-            raise ConnectionError(f"what listens there is not Ray, {code.name}") from None
-    finally:
-        channel.close()
-    return None
-
-
-def ray_view() -> dict[str, Any]:
-    """What Ray itself detects on this machine, without starting it."""
-    from ray._private.accelerators import get_all_accelerator_managers
-    from ray._private.utils import get_num_cpus
-
-    found = {m.get_resource_name(): m.get_current_node_num_accelerators()
-             for m in get_all_accelerator_managers()}  # fmt: skip
-    return {"cpus": get_num_cpus(), "accelerators": {k: v for k, v in found.items() if v}}

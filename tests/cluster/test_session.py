@@ -19,8 +19,10 @@ import pytest
 from cluster import session as module
 from cluster.config import ClusterSettings
 from cluster.errors import ClusterUnreachableError, ResourcesError
+from cluster.joining import reachable
+from cluster.placement import unplaceable
 from cluster.plan import Plan
-from cluster.session import Session, reachable, temporary_folder, unplaceable
+from cluster.session import Session, temporary_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 
