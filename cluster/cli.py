@@ -181,13 +181,12 @@ def rerun(
     name: RunName, sets: Sets = None, require: Require = None, as_json: AsJson = False
 ) -> None:
     """Repeat a run with its own configuration, in a new run directory."""
-    from cluster import config as configuration
     from cluster import execute
     from cluster.catalogue import locate
 
     path = locate(name)
-    loaded = configuration.load(path / "config.yaml", sets=sets or [])
     requirements = [execute.Requirement.parse(text) for text in require or []]
+    loaded = execute.stored(path, sets or [])
     _finish(execute.start(loaded, requirements=requirements, repeats=path.name), as_json)
 
 
@@ -238,7 +237,9 @@ def doctor(as_json: AsJson = False) -> None:
 
 @app.command()
 def clean(
-    older_than: Annotated[float, typer.Option(metavar="DAYS", help="Only older runs.")] = 0.0,
+    older_than: Annotated[
+        float, typer.Option(metavar="DAYS", min=0, help="Only older runs.")
+    ] = 0.0,
     failed: Annotated[bool, typer.Option("--failed", help="Only runs without a result.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
     runs: Annotated[Path, typer.Option(help="Folder of run directories.")] = Path("runs"),
@@ -267,6 +268,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as error:  # a full disk, a folder that cannot be written: no fault of the code
+        print(f"corymb: {error}", file=sys.stderr)
+        sys.exit(1)
     except Exception as error:
         sys.exit(_click_error(error))
     sys.exit(status if isinstance(status, int) else 0)

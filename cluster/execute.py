@@ -4,8 +4,10 @@
 """
 
 import contextlib
+import json
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +101,23 @@ def stored_config(path: Path) -> RunConfig:
     return configuration.load(path / "config.yaml").config
 
 
+def stored(path: Path, sets: Sequence[str] = ()) -> Loaded:
+    """A run's configuration with `sets` (texts "a.b=1") on top, to repeat it.
+
+    Values that are kept have the origins that they had then, not their line in the stored copy.
+    """
+    loaded = configuration.load(path / "config.yaml", sets=sets)
+    try:
+        first: dict[str, str] = json.loads((path / "origins.json").read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError):
+        raise UsageError(f"{path} has no readable origins.json; was it copied whole?") from None
+    origins = {
+        key: first.get(key, origin) if origin.startswith("config.yaml:") else origin
+        for key, origin in loaded.origins.items()
+    }
+    return Loaded(loaded.config, origins)
+
+
 def execute(config: RunConfig, run: Run, requirements: Sequence[Requirement] = ()) -> Outcome:
     """Run a recipe inside a Ray session and leave result and report in its directory.
 
@@ -109,7 +128,7 @@ def execute(config: RunConfig, run: Run, requirements: Sequence[Requirement] = (
         of what there is. An unexpected exception becomes one that names the log.
     """
     recipe = recipes.find(config.recipe)
-    with run:
+    with run, contextlib.redirect_stdout(sys.stderr):  # stdout is for the result alone
         try:
             with _session(config, run) as session:
                 run.session = session

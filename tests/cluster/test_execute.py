@@ -74,6 +74,34 @@ def test_a_rerun_is_equal_to_the_digit() -> None:
     assert first.path.name in again.report.read_text()
 
 
+def test_a_rerun_remembers_where_values_first_came_from() -> None:
+    first = start("steps=4", "seeds=[3]")
+    again = execute.stored(first.path, ["seeds=[5]", "label=x"])
+    assert again.config.seeds == (5,)
+    assert (again.origins["seeds"], again.origins["label"]) == ("--set seeds", "--set label")
+    assert again.origins["steps"] == "--set steps"
+    assert again.origins["stage.rate"] == "recipe default"
+    (first.path / "origins.json").unlink()
+    with pytest.raises(UsageError, match="no readable origins"):
+        execute.stored(first.path)
+
+
+def test_what_a_recipe_prints_does_not_reach_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    walk = toy.run
+
+    def chatty(settings: toy.Config, run: Run) -> Result:
+        print("a library has something to say")
+        return walk(settings, run)
+
+    monkeypatch.setattr(toy, "run", chatty)
+    start("steps=1")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "a library has something to say" in err
+
+
 def test_a_bug_in_a_recipe_names_the_log() -> None:
     with pytest.raises(CorymbError) as caught:
         start("fail_at=2")
