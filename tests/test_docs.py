@@ -127,7 +127,7 @@ def test_readme_shows_the_demo_as_it_prints() -> None:
 
 @pytest.mark.slow
 def test_flower_runs_the_app(tmp_path: Path) -> None:
-    """`flwr run .` from the checkout ends in a report."""
+    """`flwr run .` from the checkout ends in a run directory that `corymb report` reads."""
     changed = {"FLWR_HOME": str(tmp_path), "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1"}
     before = set((ROOT / "runs").glob("*"))
     command = ["flwr", "run", ".", "--stream"]
@@ -139,4 +139,5 @@ def test_flower_runs_the_app(tmp_path: Path) -> None:
     finally:
         subprocess.run(["pkill", "-f", str(tmp_path)], check=False)
     (made,) = set((ROOT / "runs").glob("*")) - before
-    assert (made / "report.html").is_file(), done.stdout
+    assert (made / "result.json").is_file(), done.stdout
+    run(f"corymb report {made}", ROOT)

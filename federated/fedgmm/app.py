@@ -14,7 +14,6 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from cluster import config as configuration
-from cluster import report
 from cluster.run import Run
 from federated.fedgmm.client_app import make_client_app
 from federated.fedgmm.config import Config
@@ -83,5 +82,7 @@ def main(grid: Grid, context: Context) -> None:
         output=Path(config.output),
     )
     with run:
-        run.close(present(config, converse(grid, studies(config), config, run), run))
-    print(f"report: {report.write(run.path)}")
+        result = present(config, converse(grid, studies(config), config, run), run)
+        run.close(result)
+    # Flower packs an app without its HTML template, so the report is written by the command.
+    print(f"{result.summary}; `corymb report {run.path}` writes the report")
