@@ -5,16 +5,16 @@ holds labels and sizes but no value of any row.
 """
 
 import json
-import os
 import zipfile
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from cluster.errors import UsageError
+from cluster.files import write_bytes, write_text
 from federated.fedgmm.rows import Names, Rows
 from federated.partition import Index
 
@@ -51,7 +51,9 @@ def deal(
     for partition_id, part in enumerate(parts):
         own = rows.take(part)
         arrays: dict[str, Any] = {name: getattr(own, name) for name in _ARRAYS}
-        _write(_client_file(folder, partition_id), partial(np.savez, **arrays))
+        packed = BytesIO()
+        np.savez(packed, **arrays)
+        write_bytes(_client_file(folder, partition_id), packed.getvalue())
     index = {
         "names": {"y": names.y, "x": names.x, "z": names.z, "w": names.w},
         "clients": [
@@ -59,7 +61,7 @@ def deal(
         ],
     }
     text = json.dumps(index, indent=1, ensure_ascii=False) + "\n"
-    _write(folder / "clients.json", lambda file: file.write(text.encode()))
+    write_text(folder / "clients.json", text)
 
 
 def open_client(folder: Path, partition_id: int) -> tuple[Rows, str]:
@@ -107,16 +109,3 @@ def _clients(folder: Path) -> list[tuple[str, int]]:
 
 def _client_file(folder: Path, partition_id: int) -> Path:
     return folder / f"client-{partition_id:04d}.npz"
-
-
-def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file that is either whole or absent, also after a crash."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -26,15 +26,17 @@ from federated.fedgmm.estimators import (
     total,
     two_step,
 )
-from federated.fedgmm.game import Players
 from federated.fedgmm.linear import Coefficient
 from federated.fedgmm.networks import Network
 from federated.fedgmm.studies import Study
-from federated.fedgmm.train import DivergedError, Trained, train
+from federated.fedgmm.train import DivergedError, Trained, players_of, train
 
 Predict = Callable[[Array], Array]
 
 DIRECT_SMOOTHING = 1e-6
+
+NEURAL_HIDDEN = (20, 3)
+"""Hidden widths of the neural g that is fitted to summed moments, those of the reference."""
 
 
 @dataclass
@@ -168,7 +170,7 @@ def _curve(
         before = federation.exchanges
         if name == "neural":
             found.fit = _neural(federation, stage, sums, study.seed)
-            found.predictions[name] = network_curve(found.fit.theta, scale, (20, 3))
+            found.predictions[name] = network_curve(found.fit.theta, scale, NEURAL_HIDDEN)
         else:
             found.curves[name] = _moment_curve(name, federation, stage, sums, config)
         found.rounds[name] = federation.exchanges - before + 2
@@ -205,7 +207,7 @@ def _moment_curve(
 
 
 def _neural(federation: Federation, stage: FirstStage, sums: Sums, seed: int) -> neural.Fit:
-    network = Network((1 + stage.design.scale.controls, 20, 3, 1))
+    network = Network((1 + stage.design.scale.controls, *NEURAL_HIDDEN, 1))
     return neural.fit(
         lambda name, arrays, settings: total(federation.ask(name, arrays, settings)),
         stage.design,
@@ -224,11 +226,6 @@ def _play(
     settings: GameSettings,
     found: CurveFindings | None = None,
 ) -> Trained:
-    inputs = scale.treatments + scale.controls
-    players = Players(
-        Network((inputs, *settings.hidden_g, 1)),
-        Network((scale.instruments + scale.controls, *settings.hidden_f, 1)),
-    )
     key = f"{study.name}.{name}"
 
     def evaluate(theta: Array) -> dict[str, float]:
@@ -242,8 +239,9 @@ def _play(
         run.say(f"{key}: round {number} of {settings.rounds}, {values}")
 
     return train(
-        federation, scale, players, settings, study.seed, evaluate, report, RunStore(run, key)
-    )
+        federation, scale, players_of(scale, settings), settings, study.seed, evaluate, report,
+        RunStore(run, key),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,9 @@ from federated.fedgmm.analyse import network_curve
 from federated.fedgmm.client_app import make_client_app
 from federated.fedgmm.config import CurveSettings, GameSettings
 from federated.fedgmm.design import Design, Scale
-from federated.fedgmm.game import Players
 from federated.fedgmm.linear import Coefficient
-from federated.fedgmm.networks import Network
 from federated.fedgmm.rows import Rows
-from federated.fedgmm.train import train
+from federated.fedgmm.train import players_of, train
 from federated.partition import by_column
 
 Floats = NDArray[np.float64]
@@ -149,13 +147,10 @@ class DeepGMM:
 
         def server(federation: Federation) -> None:
             scale = estimators.federated_scale(federation, 1, rows.z.shape[1])
-            players = Players(
-                Network((1 + scale.controls, *s.hidden_g, 1)),
-                Network((scale.instruments + scale.controls, *s.hidden_f, 1)),
-            )
             trained = train(
-                federation, scale, players, s, self.seed, lambda _: {}, lambda *_: None, NoStore()
-            )
+                federation, scale, players_of(scale, s), s, self.seed, lambda _: {},
+                lambda *_: None, NoStore(),
+            )  # fmt: skip
             self.history = trained.history
             self._keep(trained.theta, scale)
 

@@ -20,6 +20,7 @@ from federated.federation import Federation, pack
 from federated.fedgmm.config import GameSettings
 from federated.fedgmm.design import Scale
 from federated.fedgmm.game import Players, Steps
+from federated.fedgmm.networks import Network
 from federated.fedgmm.strategy import FedGDA, ServerStep
 from federated.streams import stream
 
@@ -84,6 +85,14 @@ class Progress:
                 partition, _, name = rest.partition("/")
                 progress.clients.setdefault(int(partition), {})[name] = value
         return progress
+
+
+def players_of(scale: Scale, settings: GameSettings) -> Players:
+    """The two networks for data of this shape: g sees [x, w], f sees [z, w]."""
+    return Players(
+        Network((scale.treatments + scale.controls, *settings.hidden_g, 1)),
+        Network((scale.instruments + scale.controls, *settings.hidden_f, 1)),
+    )
 
 
 @dataclass(frozen=True)
