@@ -1,37 +1,57 @@
-"""What carries messages between a ServerApp's logic and the clients: the one seam to an engine.
+"""Running a server's logic against simulated clients: on Ray, in this process, or Flower's way.
 
-`simulate` runs Flower's stock simulation engine on the Ray cluster of a session. `in_process` calls
-the clients one after another in this process: the same apps, no Ray, for tests, benchmarks and the
-plain Python interface. Both give a server function a `Grid`.
+`simulate` has Ray actors serve the clients; `in_process` calls them here, without Ray, for tests
+and the plain Python interface; `stock` is Flower's own simulation engine, to compare with. The same
+server and client apps run on all of them.
 """
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Context
 from flwr.clientapp import ClientApp
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid, ServerApp
-from flwr.supercore.run import Run as FlowerRun
-from flwr.supercore.task_identity import TaskIdentity
 
 from cluster.session import Session
+from federated import identity
+from federated.grid import InProcessGrid, RayGrid
 
 T = TypeVar("T")
 
 CLIENT_CPUS = 1.0
-"""CPUs that one client actor holds; the engine starts as many actors as fit."""
+"""CPUs that one worker holds; as many workers are started as fit."""
 
 
 def simulate(
-    server: Callable[[Grid], T], client_app: ClientApp, clients: int, session: Session
+    server: Callable[[Grid], T], client_app: ClientApp, clients: int, *, seed: int = 0
 ) -> T:
-    """Run `server` against `clients` simulated clients on the session's Ray cluster.
+    """Run `server` against `clients` simulated clients on the Ray that this process is part of.
 
-    Returns what `server` returns and raises what it raises. The stock engine ends by disconnecting
-    from Ray; `session.ensure()` is called before, so that simulations can follow each other.
+    Returns what `server` returns and raises what it raises. Ray is neither started nor stopped, so
+    this works in a Tune trial as well. `seed` is that of the global random numbers, from which
+    Flower's own strategies sample clients; their state is put back afterwards.
+    """
+    with _simulation(seed), RayGrid(client_app, clients, CLIENT_CPUS) as grid:
+        return server(grid)
+
+
+def in_process(
+    server: Callable[[Grid], T], client_app: ClientApp, clients: int, *, seed: int = 0
+) -> T:
+    """Run `server` against `clients` clients that are called in this process, in order."""
+    with _simulation(seed):
+        return server(InProcessGrid(client_app, clients))
+
+
+def stock(server: Callable[[Grid], T], client_app: ClientApp, clients: int, session: Session) -> T:
+    """Run `server` on Flower's own simulation engine, on the session's Ray.
+
+    That engine ends by disconnecting from Ray; `session.ensure()` is called before, so that
+    simulations can follow each other.
     """
     from flwr.simulation import run_simulation
 
@@ -59,92 +79,17 @@ def simulate(
     return outcome[0]
 
 
-def in_process(server: Callable[[Grid], T], client_app: ClientApp, clients: int) -> T:
-    """Run `server` against `clients` clients that are called in this process, in order."""
+@contextmanager
+def _simulation(seed: int) -> Iterator[None]:
+    """Flower's identity for the server, and its random numbers, for the length of a simulation."""
     _quiet()
-    previous = {name: getattr(TaskIdentity, name) for name in _IDENTITY}
-    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+    before = random.getstate()
+    random.seed(seed)
     try:
-        return server(InProcessGrid(client_app, clients))
+        with identity.assumed(identity.SERVER_NODE):
+            yield
     finally:
-        for name, value in previous.items():
-            setattr(TaskIdentity, name, value)
-
-
-_IDENTITY = ("_task_id", "_run_id", "_node_id")
-
-
-class InProcessGrid(Grid):
-    """Flower's Grid with the clients called directly. Failures become error replies, as they do
-    with an engine."""  # fmt: skip
-
-    def __init__(self, client_app: ClientApp, clients: int) -> None:
-        self._app = client_app
-        self._run = FlowerRun.create_empty(run_id=1)
-        self._contexts = {
-            node: Context(
-                run_id=1,
-                node_id=node,
-                node_config={"partition-id": node - 2, "num-partitions": clients},
-                state=RecordDict(),
-                run_config={},
-            )
-            for node in range(2, clients + 2)
-        }
-        self._replies: dict[str, Message] = {}
-        self._sent = 0
-
-    def set_run(self, run: FlowerRun) -> None:
-        """Set the run."""
-        self._run = run
-
-    @property
-    def run(self) -> FlowerRun:
-        """The run."""
-        return self._run
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """Create a message."""
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
-
-    def get_node_ids(self) -> Iterable[int]:
-        """All nodes, connected from the start."""
-        return list(self._contexts)
-
-    def get_nodes(self) -> Iterable[NodeInfo]:
-        """All nodes."""
-        return [NodeInfo(node_id=node) for node in self._contexts]
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Have each client handle its message now."""
-        ids = []
-        for message in messages:
-            self._sent += 1
-            message.metadata.__dict__["_message_id"] = str(self._sent)
-            try:
-                reply = self._app(message, self._contexts[message.metadata.dst_node_id])
-            except Exception as error:
-                reply = Message(Error(code=0, reason=str(error)), reply_to=message)
-            self._replies[str(self._sent)] = reply
-            ids.append(str(self._sent))
-        return ids
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies to these messages."""
-        return [self._replies.pop(i) for i in message_ids if i in self._replies]
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        """Have each client handle its message and return the replies."""
-        return self.pull_messages(self.push_messages(messages))
+        random.setstate(before)
 
 
 def _quiet() -> None:

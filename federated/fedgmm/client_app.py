@@ -5,16 +5,16 @@ any worker can serve any client and a checkpoint of the server is a checkpoint o
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
 
 from federated.deal import open_client
 from federated.federation import pack, unpack
@@ -23,7 +23,11 @@ from federated.fedgmm.game import Batch, Players, Steps, control_variate, local_
 from federated.fedgmm.networks import Network
 from federated.fedgmm.rows import Rows
 from federated.fedgmm.statistics import answer
+from federated.hosting import CohortApp
 from federated.streams import stream
+
+PADDING = 0.8
+"""Smallest batch, relative to the largest one, of clients that are trained as one stack."""
 
 OpenRows = Callable[[Context, str], tuple[Rows, str]]
 """Gives a client its own rows and its label, from its context and the name of the deal."""
@@ -37,22 +41,27 @@ class DealtRows:
 
     def __call__(self, context: Context, deal: str) -> tuple[Rows, str]:
         """Open the file; a node without a part in this deal has no rows."""
-        return open_client(Path(self.root) / deal, int(context.node_config["partition-id"]))
+        return open_client(Path(self.root) / deal, partition_of(context))
 
 
-def make_client_app(open_rows: OpenRows) -> ClientApp:
-    """Return the app of a client whose rows `open_rows` opens."""
-    app = ClientApp()
+def make_client_app(open_rows: OpenRows, cohorts: bool = True) -> CohortApp:
+    """Return the app of a client whose rows `open_rows` opens.
+
+    With `cohorts`, a simulation trains all clients of a worker at once.
+    """
+    app = CohortApp()
     app.query("place")(place)
     app.query("hello")(partial(hello, open_rows))
     app.query("statistic")(partial(statistic, open_rows))
     app.train("game")(partial(game, open_rows))
+    if cohorts:
+        app.cohort("train.game", partial(games, open_rows))
     return app
 
 
 def place(message: Message, context: Context) -> Message:
     """Say which partition this node stands for; a simulation may have more nodes than clients."""
-    said = {"partition": int(context.node_config["partition-id"])}
+    said = {"partition": partition_of(context)}
     return Message(pack({}, said), reply_to=message)
 
 
@@ -71,46 +80,108 @@ def statistic(open_rows: OpenRows, message: Message, context: Context) -> Messag
     )
 
 
-def game(open_rows: OpenRows, message: Message, context: Context) -> Message:
-    """Play the local steps of a round (Algorithm 1) and return the parameters reached.
+def games(
+    open_rows: OpenRows, messages: Sequence[Message], contexts: Sequence[Context]
+) -> list[Message]:
+    """Play the local steps of a round (Algorithm 1) for several clients at once.
 
-    The message's settings are those of `train.round_settings`; its arrays hold the global
-    parameters `flat`, optionally `tilde`, the control variates, and this client's optimiser state.
+    The messages are of one round, and their settings those of `train.round_settings`. Their arrays
+    hold the global parameters `flat` and optionally `tilde` and `server_variate`, which are the
+    same for all; each client's own are its optimiser state and its control variate.
     """
-    arrays, settings = unpack(message.content)
-    rows, _ = open_rows(context, _deal(message))
-    tensors = {k: torch.from_numpy(v.copy()) for k, v in arrays.items()}
+    arrays, settings = unpack(messages[0].content)
+    shared = {k: torch.from_numpy(v.copy()) for k, v in arrays.items()}
+    rows = [open_rows(c, _deal(m))[0] for m, c in zip(messages, contexts, strict=True)]
+    replies: dict[int, Message] = {}
+    with single_thread():
+        for group in alike([_drawn(settings, len(r)) for r in rows]):
+            own = [_own(messages[i]) for i in group]
+            rngs = [
+                stream(settings["seed"], "batch", settings["round"], partition_of(contexts[i]))
+                for i in group
+            ]
+            played = _play(settings, shared, [rows[i] for i in group], own, rngs)
+            for i, content in zip(group, played, strict=True):
+                replies[i] = Message(content, reply_to=messages[i])
+    return [replies[i] for i in range(len(messages))]
+
+
+def game(open_rows: OpenRows, message: Message, context: Context) -> Message:
+    """Play the local steps of a round for one client."""
+    return games(open_rows, [message], [context])[0]
+
+
+def _play(
+    settings: dict[str, Any],
+    shared: dict[str, torch.Tensor],
+    rows: Sequence[Rows],
+    own: Sequence[dict[str, torch.Tensor]],
+    rngs: Sequence[np.random.Generator],
+) -> list[RecordDict]:
+    """The steps of clients that are stacked, and what each sends back."""
     players = Players(Network(tuple(settings["g"])), Network(tuple(settings["f"])))
     steps = Steps(**settings["steps"])
-    start = tensors["flat"]
-    own, server = tensors.get("own_variate"), tensors.get("server_variate")
-    partition = int(context.node_config["partition-id"])
-    with single_thread():
-        flat, state, payoff = local_steps(
-            players,
-            start,
-            standardised_batch(rows, settings["scale"]),
-            steps,
-            _tilde(settings["theta_tilde"], tensors, players),
-            {k[6:]: v for k, v in tensors.items() if k.startswith("state.")},
-            None if own is None or server is None else server - own,
-            stream(settings["seed"], "batch", settings["round"], partition),
-        )
-        kept = {f"state.{k}": v.numpy() for k, v in state.items()} if settings["keep_state"] else {}
-        if own is not None and server is not None:
-            kept["own_variate"] = control_variate(own, server, start, flat, steps, players).numpy()
-    weight = float(len(rows)) if settings["weight_by"] == "rows" else 1.0
-    return Message(
+    start = shared["flat"].expand(len(rows), -1)
+    server = shared.get("server_variate")
+    variates = None if server is None else torch.stack([o["own_variate"] for o in own])
+    tilde = _tilde(settings["theta_tilde"], shared, players)
+    flat, states, payoffs = local_steps(
+        players,
+        start,
+        [standardised_batch(r, settings["scale"]) for r in rows],
+        steps,
+        None if tilde is None else tilde.expand(len(rows), -1),
+        [{k[6:]: v for k, v in o.items() if k.startswith("state.")} for o in own],
+        None if variates is None or server is None else server - variates,
+        rngs,
+    )
+    kept: list[dict[str, torch.Tensor]] = [{} for _ in rows]
+    if settings["keep_state"]:
+        kept = [{f"state.{k}": v for k, v in state.items()} for state in states]
+    if variates is not None and server is not None:
+        moved = control_variate(variates, server, start, flat, steps, players)
+        for held, variate in zip(kept, moved, strict=True):
+            held["own_variate"] = variate
+    weights = [float(len(r)) if settings["weight_by"] == "rows" else 1.0 for r in rows]
+    return [
         RecordDict(
             {
-                "arrays": ArrayRecord({"flat": Array(flat.numpy())}),
-                "metrics": MetricRecord({"num-examples": weight, "payoff": payoff}),
-                "kept": ConfigRecord({"names": json.dumps(list(kept))}),
-                "state": ArrayRecord({k: Array(v) for k, v in kept.items()}),
+                "arrays": ArrayRecord({"flat": Array(flat[i].numpy())}),
+                "metrics": MetricRecord({"num-examples": weights[i], "payoff": float(payoffs[i])}),
+                "kept": ConfigRecord({"names": json.dumps(list(kept[i]))}),
+                "state": ArrayRecord({k: Array(v.numpy()) for k, v in kept[i].items()}),
             }
-        ),
-        reply_to=message,
-    )
+        )
+        for i in range(len(rows))
+    ]
+
+
+def alike(sizes: Sequence[int]) -> list[list[int]]:
+    """Group clients by the size of their batches, so that filling up costs at most a quarter."""
+    groups: list[list[int]] = []
+    for i in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        if groups and sizes[i] >= PADDING * sizes[groups[-1][0]]:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
+
+
+def _drawn(settings: dict[str, Any], rows: int) -> int:
+    """Rows in a client's batch."""
+    batch = settings["steps"]["batch"]
+    return rows if batch is None else min(batch, rows)
+
+
+def _own(message: Message) -> dict[str, torch.Tensor]:
+    """The arrays that only this client is sent."""
+    record = message.content.array_records["own"]
+    return {k: torch.from_numpy(v.numpy().copy()) for k, v in record.items()}
+
+
+def partition_of(context: Context) -> int:
+    """The partition that a node stands for."""
+    return int(context.node_config["partition-id"])
 
 
 def standardised_batch(rows: Rows, scale: dict[str, Any]) -> Batch:

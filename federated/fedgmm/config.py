@@ -60,6 +60,22 @@ class PartitionSettings(Settings):
     minimum: int = Field(5, ge=1, description="Rows that every client gets at least.")
 
 
+class FederationSettings(Settings):
+    """What a round needs to count, and how simulated clients are trained."""
+
+    quorum: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Share of the clients asked whose answers a round needs. Sums go on without "
+        "clients that stay away, but begin again, since all sums must be over the same clients.",
+    )
+    timeout: float = Field(600.0, gt=0, description="Seconds to wait for the answers of a round.")
+    cohorts: bool = Field(
+        True, description="Train the simulated clients of a worker at once, stacked in one tensor."
+    )
+
+
 class ServerSettings(Settings):
     """What the server does with the average of the clients' players."""
 
@@ -164,8 +180,10 @@ class Config(RunConfig):
     )
     curve: CurveSettings = CurveSettings()
     check: CheckSettings | None = None
-    engine: Literal["simulation", "in_process"] = Field(
-        "simulation", description="Flower's simulation on Ray, or all clients in this process."
+    federation: FederationSettings = FederationSettings()
+    engine: Literal["simulation", "in_process", "flower"] = Field(
+        "simulation",
+        description="Clients on Ray workers, all in this process, or on Flower's own engine.",
     )
 
     @model_validator(mode="after")
@@ -192,7 +210,7 @@ class Config(RunConfig):
         games = sum(g.rounds for g in self.games.values()) if curves else 0
         neural = NEURAL_ROUNDS if curves and "neural" in self.estimators else 0
         return Plan(
-            ({"CPU": 1.0},) if self.engine == "simulation" else (),
+            () if self.engine == "in_process" else ({"CPU": 1.0},),
             len(self.seeds) * (MOMENT_ROUNDS + neural + games),
             "rounds",
             ("cluster.num_cpus",),

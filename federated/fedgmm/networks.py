@@ -53,13 +53,18 @@ class Network:
         return torch.cat(parts)
 
     def __call__(self, flat: Tensor, inputs: Tensor) -> Tensor:
-        """Outputs (n,) for inputs (n, widths[0]) under the flat parameters."""
-        parts = torch.split(flat, self.sizes)
+        """Outputs (n,) for inputs (n, widths[0]) under the flat parameters (P,).
+
+        With one more dimension in front of both, of clients, each client's parameters meet its own
+        inputs.
+        """
+        parts = torch.split(flat, self.sizes, dim=-1)
+        multiply = torch.addmm if flat.dim() == 1 else torch.baddbmm
         hidden = inputs
         last = len(self.widths) - 2
         for layer, (i, o) in enumerate(pairwise(self.widths)):
-            weight = parts[2 * layer].view(o, i)
-            hidden = torch.addmm(parts[2 * layer + 1], hidden, weight.T)
+            weight = parts[2 * layer].view(*flat.shape[:-1], o, i)
+            hidden = multiply(parts[2 * layer + 1].unsqueeze(-2), hidden, weight.mT)
             if layer < last:
                 hidden = torch.nn.functional.leaky_relu(hidden, LEAK)
-        return hidden[:, 0]
+        return hidden[..., 0]

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from flwr.app import Message, RecordDict
+from flwr.app import Array as FlowerArray
+from flwr.app import ArrayRecord, Message, RecordDict
 from numpy.typing import NDArray
 
 from cluster.errors import CorymbError, InterruptedRunError
@@ -22,6 +23,7 @@ from federated.fedgmm.design import Scale
 from federated.fedgmm.game import Players, Steps
 from federated.fedgmm.networks import Network
 from federated.fedgmm.strategy import FedGDA, ServerStep
+from federated.rounds import RoundError
 from federated.streams import stream
 
 Floats = NDArray[np.float64]
@@ -156,26 +158,22 @@ def _play_round(
     progress: Progress,
     strategy: FedGDA,
 ) -> dict[str, float]:
-    """One round: send, wait for all, average, and take in the clients' states."""
+    """One round: send, wait for the quorum, average, and take in the clients' states."""
     chosen = _participants(federation, settings, seed, progress.round)
-    common = round_settings(scale, players, settings, seed, progress.round)
+    common = pack(_shared(progress), round_settings(scale, players, settings, seed, progress.round))
     contents = {p: _request(progress, common, p) for p in chosen}
-    replies = federation.exchange("train.game", contents, f"game {progress.round}")
+    try:
+        replies = federation.exchange("train.game", contents, f"game {progress.round}")
+    except RoundError as error:
+        if error.not_finite:
+            raise _diverged(progress, settings, ", ".join(error.failed.values())) from error
+        raise
     ordered = [replies[p] for p in sorted(replies)]
     _take_states(progress, settings, sorted(replies), ordered, len(federation.members))
     _, averaged = strategy.aggregate_train(progress.round, ordered)
     progress.flat = strategy.flat
     if averaged is None or not np.isfinite(progress.flat).all():
-        bad = [
-            m.label
-            for m in federation.members
-            if m.partition in replies and not np.isfinite(_reached(replies[m.partition])).all()
-        ]
-        raise DivergedError(
-            f"The game diverged in round {progress.round} of {settings.rounds}: parameters became "
-            f"NaN or infinite at {', '.join(bad[:3]) or 'the server'}"
-            f"{' and others' if len(bad) > 3 else ''}; lower lr_g and lr_f"
-        )
+        raise _diverged(progress, settings, "the server")
     if settings.theta_tilde == "frozen" and progress.round == settings.rounds // 2:
         progress.tilde = progress.flat[: players.g.parameters].copy()
     if settings.averaging == "second_half" and progress.round > settings.rounds // 2:
@@ -186,9 +184,11 @@ def _play_round(
     return {"payoff": float(payoff), "clients": float(len(ordered))}
 
 
-def _reached(reply: Message) -> Floats:
-    """The parameters that a client ended its steps with."""
-    return reply.content.array_records["arrays"]["flat"].numpy()
+def _diverged(progress: Progress, settings: GameSettings, where: str) -> DivergedError:
+    return DivergedError(
+        f"The game diverged in round {progress.round} of {settings.rounds}: parameters became "
+        f"NaN or infinite at {where}; lower lr_g and lr_f"
+    )
 
 
 def _current(progress: Progress) -> Floats:
@@ -240,16 +240,24 @@ def _participants(
     return sorted(int(p) for p in rng.choice(everyone, count, replace=False))
 
 
-def _request(progress: Progress, common: Mapping[str, Any], partition: int) -> RecordDict:
+def _shared(progress: Progress) -> dict[str, Floats]:
+    """The arrays that all clients are sent."""
     arrays = {"flat": progress.flat}
     if progress.tilde is not None:
         arrays["tilde"] = progress.tilde
-    own = progress.clients.get(partition, {})
     if progress.server_variate is not None:
         arrays["server_variate"] = progress.server_variate
+    return arrays
+
+
+def _request(progress: Progress, common: RecordDict, partition: int) -> RecordDict:
+    """What all are sent and, beside it, the client's own state."""
+    own = progress.clients.get(partition, {})
+    arrays = {k: v for k, v in own.items() if k.startswith("state.")}
+    if progress.server_variate is not None:
         arrays["own_variate"] = own.get("own_variate", np.zeros_like(progress.flat))
-    arrays |= {k: v for k, v in own.items() if k.startswith("state.")}
-    return pack(arrays, common)
+    record = ArrayRecord({k: FlowerArray(v) for k, v in arrays.items()})
+    return RecordDict({**common, "own": record})
 
 
 def _take_states(

@@ -199,9 +199,11 @@ def test_one_client_equals_centralised_training_bit_for_bit(changed: dict[str, A
     flat, state = SMALL.init(5), dict[str, torch.Tensor]()
     with single_thread():  # as the client does: threads change the order of sums
         for number in range(1, settings.rounds + 1):
-            flat, state, _ = local_steps(
-                SMALL, flat, batch, steps, None, state, None, stream(5, "batch", number, 0)
-            )
+            stacked, (state,), _ = local_steps(
+                SMALL, flat[None], [batch], steps, None, [state], None,
+                [stream(5, "batch", number, 0)],
+            )  # fmt: skip
+            flat = stacked[0]
     federated = play([rows], SMALL, settings, seed=5).theta
     assert np.array_equal(federated, SMALL.split(flat)[0].numpy())
 

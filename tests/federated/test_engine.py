@@ -13,8 +13,8 @@ from flwr.serverapp import Grid
 from cluster.errors import InterruptedRunError
 from cluster.session import Session
 from federated.deal import deal
-from federated.engine import in_process, simulate
-from federated.federation import Federation, RoundError
+from federated.engine import in_process, simulate, stock
+from federated.federation import Federation
 from federated.fedgmm import scenarios
 from federated.fedgmm.api import NoStore
 from federated.fedgmm.client_app import DealtRows, make_client_app
@@ -24,6 +24,7 @@ from federated.fedgmm.game import Players
 from federated.fedgmm.networks import Network
 from federated.fedgmm.rows import Rows
 from federated.fedgmm.train import train
+from federated.rounds import RoundError
 
 CLIENTS = 4
 
@@ -58,13 +59,15 @@ def conversation(grid: Grid) -> dict[str, Any]:
     }
 
 
-def test_stock_engine_gives_the_bits_of_the_plain_calls(dealt: Path, ray_session: Session) -> None:
-    app = make_client_app(DealtRows(str(dealt)))
+def test_the_engines_give_the_bits_of_the_plain_calls(dealt: Path, ray_session: Session) -> None:
+    app = make_client_app(DealtRows(str(dealt)), cohorts=False)
     here = in_process(conversation, app, CLIENTS)
-    there = simulate(conversation, app, CLIENTS, ray_session)
-    again = simulate(conversation, app, CLIENTS, ray_session)  # the engine closed Ray in between
     ray_session.ensure()
-    for found in (there, again):
+    ours = simulate(conversation, app, CLIENTS)
+    flowers = stock(conversation, app, CLIENTS, ray_session)
+    again = stock(conversation, app, CLIENTS, ray_session)  # the engine closed Ray in between
+    ray_session.ensure()
+    for found in (ours, flowers, again):
         assert found["labels"] == here["labels"] == ["a", "b", "c", "d"]
         assert np.array_equal(found["theta"], here["theta"])
         assert found["payoffs"] == here["payoffs"]
@@ -72,7 +75,7 @@ def test_stock_engine_gives_the_bits_of_the_plain_calls(dealt: Path, ray_session
         np.testing.assert_allclose(found["by"], here["by"], rtol=1e-12)
 
 
-def test_a_client_that_dies_mid_round_fails_the_run_by_name(
+def test_a_client_that_dies_on_the_stock_engine_fails_the_run_by_name(
     dealt: Path, ray_session: Session
 ) -> None:
     alive = DealtRows(str(dealt))
@@ -84,7 +87,7 @@ def test_a_client_that_dies_mid_round_fails_the_run_by_name(
 
     app = make_client_app(deadly)
     with pytest.raises(RoundError, match=r"nothing was averaged\. Failed: .*client 1"):
-        simulate(conversation, app, CLIENTS, ray_session)
+        stock(conversation, app, CLIENTS, ray_session)
     ray_session.ensure()
 
 
@@ -94,7 +97,7 @@ def test_a_request_to_stop_is_heard_between_rounds(dealt: Path) -> None:
             raise InterruptedRunError("stop")
 
         federation = Federation.gather(grid, CLIENTS, "abs")
-        Federation(grid, federation.members, "abs", stop).ask("count", {}, {})
+        Federation(grid, federation.members, "abs", check=stop).ask("count", {}, {})
 
     with pytest.raises(InterruptedRunError):
         in_process(server, make_client_app(DealtRows(str(dealt))), CLIENTS)
