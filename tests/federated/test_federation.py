@@ -170,7 +170,10 @@ NAN = np.full((2, 3), np.nan)
         (NAN, "its array 'sum' has NaN or infinite values"),
         (np.ones((3, 2)), r"its array 'sum' has shape \(3, 2\), not \(2, 3\) like the others'"),
         ({}, "its answer lacks the array 'sum'"),
-        ({"sum": np.ones((2, 3)), "b": np.ones(1)}, "its answer has an array that the others' have not: b"),
+        (
+            {"sum": np.ones((2, 3)), "b": np.ones(1)},
+            "its answer has an array that the others' have not: b",
+        ),
         (None, "the client app returned NoneType, not a Message"),
         (ValueError("out of rows"), r"ValueError: out of rows \(test_federation.py:\d+\)"),
     ],
