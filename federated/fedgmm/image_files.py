@@ -218,7 +218,7 @@ def _leaf_user(path: Path, user: object, entry: Any) -> tuple[Pixels, Labels]:
     if not isinstance(entry, dict) or not {"x", "y"} <= entry.keys():
         raise UsageError(f"{where}: there is no 'x' and 'y' in user_data; write the file again.")
     try:
-        grey = np.array(entry["x"], dtype=np.float64)
+        grey = np.array(entry["x"] or np.empty((0, _LEAF_SIDE**2)), dtype=np.float64)
         classes = np.array(entry["y"], dtype=np.float64)
     except (ValueError, TypeError, OverflowError) as error:
         raise UsageError(f"{where}: values are not numbers ({error}).") from error
