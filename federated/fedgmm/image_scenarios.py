@@ -6,7 +6,7 @@ those of `scenarios.draw` of the same seed; only what the analyst sees of x and 
 
 In images_z and images_xz the image of z1 is the only instrument. Process "code" loses nothing by
 that, since z2 does not act there; in process "paper" z2 joins the unobserved causes of x, which
-leaves z1 a valid but weaker instrument.
+leaves z1 a valid but weaker instrument. Class 0 occurs for x alone: 1.5 z1 + 5 is at least 0.5.
 """
 
 import hashlib
