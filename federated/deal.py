@@ -9,20 +9,35 @@ import zipfile
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from cluster.errors import UsageError
 from cluster.files import write_bytes, write_text
-from federated.fedgmm.rows import Names, Rows
+from federated.fedgmm.rows import Names
 from federated.partition import Index
 
-_ARRAYS = ("y", "x", "z", "w")
+
+class Dealable(Protocol):
+    """Rows of any kind: arrays of equal length, named in `ARRAYS`."""
+
+    ARRAYS: ClassVar[tuple[str, ...]]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        ...
+
+    def take(self, index: Index) -> "Dealable":
+        """Return the rows at `index`."""
+        ...
+
+
+R = TypeVar("R", bound=Dealable)
 
 
 def deal(
-    rows: Rows, parts: Sequence[Index], names: Names, labels: Sequence[str], folder: Path
+    rows: Dealable, parts: Sequence[Index], names: Names, labels: Sequence[str], folder: Path
 ) -> None:
     """Write each client's rows to `client-0003.npz` and the list of clients to `clients.json`.
 
@@ -50,7 +65,7 @@ def deal(
         stale.unlink()
     for partition_id, part in enumerate(parts):
         own = rows.take(part)
-        arrays: dict[str, Any] = {name: getattr(own, name) for name in _ARRAYS}
+        arrays: dict[str, Any] = {name: getattr(own, name) for name in rows.ARRAYS}
         packed = BytesIO()
         np.savez(packed, **arrays)
         write_bytes(_client_file(folder, partition_id), packed.getvalue())
@@ -64,8 +79,8 @@ def deal(
     write_text(folder / "clients.json", text)
 
 
-def open_client(folder: Path, partition_id: int) -> tuple[Rows, str]:
-    """Return the rows and the label of one client.
+def open_client(folder: Path, partition_id: int, kind: type[R]) -> tuple[R, str]:
+    """Return the rows, of the kind that was dealt, and the label of one client.
 
     Raises UsageError when the folder holds no complete deal, the client is not in it, or its file
     is missing, damaged or of another deal.
@@ -79,7 +94,7 @@ def open_client(folder: Path, partition_id: int) -> tuple[Rows, str]:
     path = _client_file(folder, partition_id)
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            rows = Rows(*(arrays[name] for name in _ARRAYS))
+            rows = kind(*(arrays[name] for name in kind.ARRAYS))
     except FileNotFoundError:
         raise UsageError(
             f"The rows of client {partition_id} are missing: no file {path}."

@@ -160,7 +160,11 @@ class Federation:
         return [m.label for m in self.members]
 
     def ask(
-        self, statistic: str, arrays: Arrays, settings: Mapping[str, Any]
+        self,
+        statistic: str,
+        arrays: Arrays,
+        settings: Mapping[str, Any],
+        message_type: str = "query.statistic",
     ) -> list[dict[str, NDArray[np.float64]]]:
         """Ask every client for one statistic of its rows; answers in the order of `labels`.
 
@@ -172,7 +176,7 @@ class Federation:
         """
         content = pack(arrays, {**settings, "statistic": statistic})
         replies = self.exchange(
-            "query.statistic", {m.partition: content for m in self.members}, statistic
+            message_type, {m.partition: content for m in self.members}, statistic
         )
         lost = {m.partition: m.label for m in self.members if m.partition not in replies}
         if lost:

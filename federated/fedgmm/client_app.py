@@ -19,7 +19,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from federated.deal import open_client
 from federated.federation import pack, unpack
 from federated.fedgmm.design import Scale
-from federated.fedgmm.game import Batch, Players, Steps, control_variate, local_steps
+from federated.fedgmm.game import Batch, Player, Players, Steps, control_variate, local_steps
+from federated.fedgmm.images.convnet import ConvNetwork
+from federated.fedgmm.images.rows import ImageRows
 from federated.fedgmm.networks import Network
 from federated.fedgmm.rows import Rows
 from federated.fedgmm.statistics import answer
@@ -29,7 +31,9 @@ from federated.streams import stream
 PADDING = 0.8
 """Smallest batch, relative to the largest one, of clients that are trained as one stack."""
 
-OpenRows = Callable[[Context, str], tuple[Rows, str]]
+AnyRows = Rows | ImageRows
+
+OpenRows = Callable[[Context, str], tuple[AnyRows, str]]
 """Gives a client its own rows and its label, from its context and the name of the deal."""
 
 
@@ -38,10 +42,11 @@ class DealtRows:
     """Rows of a simulated client: the file of its partition under `root`/deal."""
 
     root: str
+    kind: type[Rows] | type[ImageRows] = Rows
 
-    def __call__(self, context: Context, deal: str) -> tuple[Rows, str]:
+    def __call__(self, context: Context, deal: str) -> tuple[AnyRows, str]:
         """Open the file; a node without a part in this deal has no rows."""
-        return open_client(Path(self.root) / deal, partition_of(context))
+        return open_client(Path(self.root) / deal, partition_of(context), self.kind)
 
 
 def make_client_app(open_rows: OpenRows, cohorts: bool = True) -> CohortApp:
@@ -67,16 +72,16 @@ def place(message: Message, context: Context) -> Message:
 
 def hello(open_rows: OpenRows, message: Message, context: Context) -> Message:
     """Say what this client is called and how many rows it holds."""
-    rows, label = open_rows(context, _deal(message))
+    rows, label = open_rows(context, deal_of(message))
     return Message(pack({}, {"label": label, "rows": len(rows)}), reply_to=message)
 
 
 def statistic(open_rows: OpenRows, message: Message, context: Context) -> Message:
     """Compute one sum over the client's rows."""
     arrays, settings = unpack(message.content)
-    rows, _ = open_rows(context, _deal(message))
+    rows, _ = open_rows(context, deal_of(message))
     return Message(
-        pack(answer(settings["statistic"], rows, arrays, settings), {}), reply_to=message
+        pack(answer(settings["statistic"], rows.scalars, arrays, settings), {}), reply_to=message
     )
 
 
@@ -91,7 +96,7 @@ def games(
     """
     arrays, settings = unpack(messages[0].content)
     shared = {k: torch.from_numpy(v.copy()) for k, v in arrays.items()}
-    rows = [open_rows(c, _deal(m))[0] for m, c in zip(messages, contexts, strict=True)]
+    rows = [open_rows(c, deal_of(m))[0] for m, c in zip(messages, contexts, strict=True)]
     replies: dict[int, Message] = {}
     with single_thread():
         for group in alike([_drawn(settings, len(r)) for r in rows]):
@@ -114,12 +119,12 @@ def game(open_rows: OpenRows, message: Message, context: Context) -> Message:
 def _play(
     settings: dict[str, Any],
     shared: dict[str, torch.Tensor],
-    rows: Sequence[Rows],
+    rows: Sequence[AnyRows],
     own: Sequence[dict[str, torch.Tensor]],
     rngs: Sequence[np.random.Generator],
 ) -> list[RecordDict]:
     """The steps of clients that are stacked, and what each sends back."""
-    players = Players(Network(tuple(settings["g"])), Network(tuple(settings["f"])))
+    players = Players(player(settings["g"]), player(settings["f"]))
     steps = Steps(**settings["steps"])
     start = shared["flat"].expand(len(rows), -1)
     server = shared.get("server_variate")
@@ -184,11 +189,24 @@ def partition_of(context: Context) -> int:
     return int(context.node_config["partition-id"])
 
 
-def standardised_batch(rows: Rows, scale: dict[str, Any]) -> Batch:
-    """Standardised rows as tensors: y, inputs [x, w] of g and [z, w] of f."""
-    s = Scale.from_json(scale).apply(rows)
-    y, x, z, w = (torch.from_numpy(a) for a in (s.y.copy(), s.x, s.z, s.w))
-    return Batch(y, torch.cat([x, w], 1), torch.cat([z, w], 1))
+def standardised_batch(rows: AnyRows, scale: dict[str, Any]) -> Batch:
+    """Standardised rows as tensors: y, inputs [x, w] of g and [z, w] of f; images as they are."""
+    s = Scale.from_json(scale).apply(rows.scalars)
+    y, w = torch.from_numpy(s.y.copy()), torch.from_numpy(s.w)
+    x, z = (
+        torch.from_numpy(shown)
+        if shown.dtype == np.uint8
+        else torch.cat([torch.from_numpy(standardised), w], 1)
+        for shown, standardised in ((rows.x, s.x), (rows.z, s.z))
+    )
+    return Batch(y, x, z)
+
+
+def player(description: dict[str, Any]) -> Player:
+    """The network of a message."""
+    if "widths" in description:
+        return Network(tuple(description["widths"]))
+    return ConvNetwork(tuple(description["shape"]), description["outputs"], description["hidden"])
 
 
 @contextmanager
@@ -210,5 +228,6 @@ def _tilde(kind: str, tensors: dict[str, torch.Tensor], players: Players) -> tor
     return tensors["tilde"]
 
 
-def _deal(message: Message) -> str:
+def deal_of(message: Message) -> str:
+    """The name of the deal that a message is about."""
     return str(message.content.config_records["deal"]["name"])

@@ -9,9 +9,12 @@ from cluster.config import RunConfig, RunPath, Settings
 from cluster.plan import Plan
 
 Scenario = Literal["abs", "step", "linear", "sin"]
-Source = Literal["abs", "step", "linear", "sin", "card", "mroz", "file"]
+Source = Literal[
+    "abs", "step", "linear", "sin", "card", "mroz", "file", "images_x", "images_z", "images_xz"
+]
 
 SYNTHETIC = ("abs", "step", "linear", "sin")
+IMAGES = ("images_x", "images_z", "images_xz")
 
 MOMENT_ROUNDS = 12
 NEURAL_ROUNDS = 52
@@ -20,12 +23,21 @@ NEURAL_ROUNDS = 52
 class DataSettings(Settings):
     """Which rows are analysed."""
 
-    source: Source = Field("abs", description="A synthetic process, a shipped data set, or `file`.")
+    source: Source = Field(
+        "abs",
+        description="A synthetic process, a shipped data set, `file`, or a synthetic process whose "
+        "treatment, instrument or both are shown as images.",
+    )
     process: Literal["code", "paper"] = Field(
         "code", description="Synthetic processes: as in the authors' code, or in the paper's text."
     )
     rows: int = Field(20000, ge=50, description="Rows to draw from a synthetic process.")
-    path: RunPath | None = Field(None, description="CSV or Parquet file, for source `file`.")
+    scenario: Scenario = Field("abs", description="Hidden g0 behind the sources `images_*`.")
+    path: RunPath | None = Field(
+        None,
+        description="CSV or Parquet file for source `file`; for `images_*` a folder with MNIST, "
+        "FEMNIST or CIFAR-10 (default: scikit-learn's digits).",
+    )
     outcome: str | None = Field(None, description="Column y.")
     treatments: tuple[str, ...] = Field((), description="Columns x, endogenous.")
     instruments: tuple[str, ...] = Field((), description="Columns z, excluded instruments.")
@@ -130,6 +142,18 @@ class CurveSettings(Settings):
     smoothing: float = Field(2e-4, gt=0, description="Weight of the roughness of g.")
 
 
+class ImageSettings(Settings):
+    """How networks learn to predict from images, before the last layer is solved from sums."""
+
+    rounds: int = Field(20, ge=1, description="Communication rounds of a network.")
+    epochs: int = Field(1, ge=1, description="Passes of a client over its rows in a round.")
+    batch: int = Field(64, ge=1)
+    lr: float = Field(3e-3, gt=0, description="Of the first round; it falls to zero as a cosine.")
+    weight_decay: float = Field(0.0, ge=0)
+    hidden: int = Field(32, ge=1, description="Width of the last hidden layer.")
+    ridge: float = Field(0.1, gt=0, description="Penalty on coefficients of what was predicted.")
+
+
 class CheckSettings(Settings):
     """A synthetic process with a known truth, analysed beside the data with the same methods."""
 
@@ -154,6 +178,7 @@ class Config(RunConfig):
             "partition": {"clients": 4},
             "estimators": ["sieve"],
             "games": {"fedoadam": {**FEDOADAM, "rounds": 4}},
+            "images": {"rounds": 3},
         },
         "small": {"games": {"fedoadam": {**FEDOADAM, "rounds": 60}}},
         "paper": {
@@ -179,6 +204,7 @@ class Config(RunConfig):
         {}, description="Named variants of the game; those of a preset can be changed or added to."
     )
     curve: CurveSettings = CurveSettings()
+    images: ImageSettings = ImageSettings()
     check: CheckSettings | None = None
     federation: FederationSettings = FederationSettings()
     engine: Literal["simulation", "in_process", "flower"] = Field(
@@ -190,6 +216,8 @@ class Config(RunConfig):
     def _parts_fit(self) -> Self:
         if self.kind == "curve" and len(self.data.treatments) > 1:
             raise ValueError("model 'curve' takes one treatment; use model 'linear' for several")
+        if self.data.source in IMAGES:
+            self._images_fit()
         by_column = self.partition.by == "column"
         if by_column and self.data.source == "file" and self.data.client is None:
             raise ValueError("partition.by 'column' needs data.client, the column's name")
@@ -197,18 +225,28 @@ class Config(RunConfig):
             raise ValueError(f"source '{self.data.source}' has no client column to partition by")
         return self
 
+    def _images_fit(self) -> None:
+        if self.partition.by not in (None, "quantity"):
+            raise ValueError("images have no columns to partition by; use partition.by 'quantity'")
+        if self.model == "linear":
+            raise ValueError("images need model 'curve'")
+        if self.check is not None:
+            raise ValueError("a check goes with real data; images are drawn with a known truth")
+
     @property
     def kind(self) -> Literal["linear", "curve"]:
         """The model, with its default filled in."""
         if self.model is not None:
             return self.model
-        return "curve" if self.data.source in SYNTHETIC else "linear"
+        return "curve" if self.data.source in (*SYNTHETIC, *IMAGES) else "linear"
 
     def plan(self) -> Plan:
         """One client actor at least, unless all stay in process; rounds of all estimators."""
         curves = self.kind == "curve" or self.check is not None
         games = sum(g.rounds for g in self.games.values()) if curves else 0
         neural = NEURAL_ROUNDS if curves and "neural" in self.estimators else 0
+        if self.data.source in IMAGES:
+            neural = self.images.rounds * (2 if self.data.source == "images_xz" else 1)
         return Plan(
             () if self.engine == "in_process" else ({"CPU": 1.0},),
             len(self.seeds) * (MOMENT_ROUNDS + neural + games),

@@ -11,14 +11,12 @@ All variants (full batch, minibatch, momentum, optimistic Adam, control variates
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-
-from federated.fedgmm.networks import Network
 
 Optimizer = Literal["sgd", "momentum", "oadam"]
 Weights = Literal["residual", "constant"]
@@ -28,17 +26,39 @@ OADAM_BETAS = (0.5, 0.9)  # of the DeepGMM authors
 OADAM_EPS = 1e-8
 
 
+class Player(Protocol):
+    """A network as a function of one flat parameter vector."""
+
+    @property
+    def parameters(self) -> int:
+        """Length of the flat vector."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Its construction as JSON, for a message."""
+        ...
+
+    def init(self, seed: int) -> Tensor:
+        """Initial flat vector."""
+        ...
+
+    def __call__(self, flat: Tensor, inputs: Tensor) -> Tensor:
+        """Outputs (..., n) for flat parameters (..., P) and n inputs."""
+        ...
+
+
 @dataclass(frozen=True)
 class Players:
     """The two networks and how their parameters share one flat vector [theta, tau]."""
 
-    g: Network
-    f: Network
+    g: Player
+    f: Player
 
     def init(self, seed: int) -> Tensor:
         """Initial parameters of both, from independent streams of one seed."""
         streams = np.random.SeedSequence([seed, 2]).generate_state(2)
-        return torch.cat([self.g.init(int(streams[0])), self.f.init(int(streams[1]))])
+        both = self.g.init(int(streams[0])), self.f.init(int(streams[1]))
+        return torch.cat([part.to(torch.float64) for part in both])
 
     def split(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Return views of theta and of tau."""
@@ -47,7 +67,7 @@ class Players:
 
 @dataclass(frozen=True)
 class Batch:
-    """Standardised rows as tensors: y (n,), inputs of g (n, p + c) and of f (n, q + c).
+    """Standardised rows as tensors: y (n,), inputs of g (n, p + c) and of f (n, q + c), or images.
 
     A stack of batches has one more dimension in front, of clients, and `share` (clients, n): the
     weights of the rows in their client's means, zero for rows that only fill up a shorter batch.

@@ -6,6 +6,7 @@ A flat vector is what travels, is averaged, and is checkpointed; the layers are 
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,6 +35,10 @@ class Network:
     def parameters(self) -> int:
         """Length of the flat vector."""
         return sum(self.sizes)
+
+    def describe(self) -> dict[str, Any]:
+        """Its construction as JSON, for a message."""
+        return {"widths": list(self.widths)}
 
     def init(self, seed: int) -> Tensor:
         """Initial flat vector, float64: Xavier-normal weights (reference), spread first biases.

@@ -1,32 +1,27 @@
 """The recipe: deal the rows, let server and clients talk, and put what was found into words."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from flwr.serverapp import Grid
 
-from cluster.errors import CorymbError
 from cluster.evidence import Result
 from cluster.run import Run
-from federated.engine import in_process, simulate, stock
-from federated.federation import Federation
 from federated.fedgmm.analyse import Findings, analyse
 from federated.fedgmm.client_app import DealtRows, make_client_app
-from federated.fedgmm.config import Config
+from federated.fedgmm.config import IMAGES, Config
+from federated.fedgmm.conversation import CLIENTS, on_engine, with_clients
 from federated.fedgmm.present import present
 from federated.fedgmm.studies import Study, deal_all, studies
-from federated.hosting import CohortApp
-from federated.rounds import LostClientsError, RoundLog, Rules
-
-CLIENTS = "clients"
-"""Folder of the run directory with the rows that were dealt to simulated clients."""
-
-ROUNDS = "rounds.jsonl"
-"""File of the run directory that says who took part in each round."""
 
 
 def run(config: Config, run: Run) -> Result:
     """Analyse every study of the configuration and report on all of them."""
+    if config.data.source in IMAGES:
+        from federated.fedgmm.images.recipe import run_images  # scikit-learn, only for its digits
+
+        return run_images(config, run)
     found = studies(config)
     for study in found:
         for warning in study.dataset.warnings:
@@ -39,48 +34,17 @@ def run(config: Config, run: Run) -> Result:
 
     app = make_client_app(DealtRows(str(folder)), config.federation.cohorts)
     most = max(len(study.parts) for study in found)
-    findings = _on_engine(config.engine, server, app, most, run)
+    findings = on_engine(config.engine, server, app, most, run)
     logging.getLogger("corymb").info("analysed %d studies", len(findings))
     return present(config, findings, run)
 
 
-def _on_engine(
-    engine: str,
-    server: Callable[[Grid], list[Findings]],
-    app: CohortApp,
-    clients: int,
-    run: Run,
-) -> list[Findings]:
-    if engine == "in_process":
-        return in_process(server, app, clients)
-    if run.session is None:
-        raise CorymbError(f"engine '{engine}' needs a Ray session; use engine 'in_process'")
-    if engine == "flower":
-        return stock(server, app, clients, run.session)
-    return simulate(server, app, clients)
-
-
 def converse(grid: Grid, found: Sequence[Study], config: Config, run: Run) -> list[Findings]:
-    """The server's side: gather the clients of each study in turn and analyse it.
-
-    Clients that stay away from a sum without breaking the quorum are left out, and the study
-    begins again without them.
-    """
-    findings: list[Findings] = []
-    for study in found:
-        federation = Federation.gather(
-            grid,
-            len(study.parts),
-            study.name,
-            rules=Rules(config.federation.quorum, config.federation.timeout),
-            check=run.check_stop,
-            observe=RoundLog(run.artifact(ROUNDS), study.name),
+    """The server's side: gather the clients of each study in turn and analyse it."""
+    return [
+        with_clients(
+            grid, study.name, len(study.parts), config, run,
+            partial(analyse, study=study, config=config, run=run),
         )
-        while True:
-            try:
-                findings.append(analyse(federation, study, config, run))
-                break
-            except LostClientsError as error:
-                run.warn(f"{study.name}: {error}; the study begins again without them")
-                federation = federation.without(error.failed)
-    return findings
+        for study in found
+    ]  # fmt: skip

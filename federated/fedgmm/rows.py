@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ class Rows:
     All are float64 in the units of the data. Raises ValueError when the shapes do not fit.
     """
 
+    ARRAYS: ClassVar[tuple[str, ...]] = ("y", "x", "z", "w")
+
     y: Floats
     x: Floats
     z: Floats
@@ -47,6 +50,11 @@ class Rows:
     def __len__(self) -> int:
         """Return the number of rows, n."""
         return len(self.y)
+
+    @property
+    def scalars(self) -> "Rows":
+        """The columns that are numbers: all of them."""
+        return self
 
     def take(self, index: Index) -> "Rows":
         """Return the rows at `index` (positions, shape (m,)), as copies."""

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 
 from cluster.errors import UsageError
-from federated.deal import deal
+from federated.deal import Dealable, deal
 from federated.fedgmm import scenarios, sources
 from federated.fedgmm.config import SYNTHETIC, CheckSettings, Config, DataSettings
-from federated.fedgmm.rows import Dataset
+from federated.fedgmm.rows import Dataset, Names
 from federated.partition import Parts, by_column, describe, quantile_skew, quantity
 from federated.streams import stream
 
@@ -108,23 +108,30 @@ def read(data: DataSettings, seed: int) -> Dataset:
 
 
 def deal_all(found: list[Study], folder: Path) -> None:
-    """Give every client its rows; refuse to go on with other rows than a run began with."""
+    """Give every client of every study its rows."""
     for study in found:
-        home = folder / study.name
-        mark, digest = home / "rows.sha256", _digest(study)
-        if mark.is_file() and mark.read_text().strip() != digest:
-            raise UsageError(
-                f"The data of study '{study.name}' changed since this run began; "
-                "start a new run instead of resuming it"
-            )
-        deal(study.dataset.rows, study.parts, study.dataset.names, study.labels, home)
-        mark.write_text(digest + "\n")
+        names = study.dataset.names
+        deal_once(study.name, study.dataset.rows, study.parts, names, study.labels, folder)
 
 
-def _digest(study: Study) -> str:
-    rows = study.dataset.rows
+def deal_once(
+    name: str, rows: Dealable, parts: Parts, names: Names, labels: list[str], folder: Path
+) -> None:
+    """Give clients their rows; refuse to go on with other rows than a run began with."""
+    home = folder / name
+    mark, digest = home / "rows.sha256", _digest(rows, parts)
+    if mark.is_file() and mark.read_text().strip() != digest:
+        raise UsageError(
+            f"The data of study '{name}' changed since this run began; "
+            "start a new run instead of resuming it"
+        )
+    deal(rows, parts, names, labels, home)
+    mark.write_text(digest + "\n")
+
+
+def _digest(rows: Dealable, parts: Parts) -> str:
     digest = hashlib.sha256()
-    for array in (rows.y, rows.x, rows.z, rows.w, *study.parts):
+    for array in (*(getattr(rows, name) for name in rows.ARRAYS), *parts):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 

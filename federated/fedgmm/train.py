@@ -216,8 +216,8 @@ def round_settings(
         weights="constant" if frozen and first_half else settings.weights,
     )
     return {
-        "g": list(players.g.widths),
-        "f": list(players.f.widths),
+        "g": players.g.describe(),
+        "f": players.f.describe(),
         "scale": scale.to_json(),
         "steps": asdict(steps),
         "theta_tilde": "current" if frozen and first_half else settings.theta_tilde,

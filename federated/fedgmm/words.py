@@ -21,6 +21,9 @@ NAMES = {
     "fedgda": "FedGDA (full batch)",
     "fedsgda": "FedSGDA (minibatch)",
     "fedoadam": "FedSGDA with optimistic Adam",
+    "features": "learnt features, closed-form GMM",
+    "direct_network": "direct network (ignores endogeneity)",
+    "floor": "best function of the image's class",
     "ols": "OLS (ignores endogeneity)",
     "direct": "direct regression (ignores endogeneity)",
     "pooled_2sls": "pooled 2SLS",
@@ -54,6 +57,7 @@ def over_seeds(values: Sequence[float], label: str, unit: str = "Var(y)") -> Fig
 
 
 COLOURS = dict(
-    zip(("sieve", "control", "neural", "fedoadam", "fedsgda", "fedgda"), PALETTE, strict=False)
+    zip(("sieve", "control", "neural", "fedoadam", "fedsgda", "fedgda"), PALETTE, strict=False),
+    features=PALETTE[0],
 )
 """One colour an estimator, the same in every plot."""

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from federated.fedgmm.convnet import ConvNetwork, as_inputs
 from federated.fedgmm.game import Batch, Players, payoff
-from federated.fedgmm.image_files import Pixels
+from federated.fedgmm.images.convnet import ConvNetwork, as_inputs
+from federated.fedgmm.images.files import Pixels
+from federated.fedgmm.images.supervised import evaluate, features, local_fit
 from federated.fedgmm.networks import LEAK, Network
 from federated.fedgmm.rows import Floats
-from federated.fedgmm.supervised import evaluate, features, local_fit
 from federated.streams import stream
 
 DIGITS = ConvNetwork((1, 8, 8), outputs=2)
@@ -111,12 +111,12 @@ def test_sides_out_of_range_are_refused_and_a_network_can_be_sent() -> None:
 
 def test_the_game_plays_with_images_of_the_treatment() -> None:
     images, targets = task(50)
-    players = Players(ConvNetwork((1, 8, 8)), Network((2, 20, 1)))  # type: ignore[arg-type]
+    players = Players(ConvNetwork((1, 8, 8)), Network((2, 20, 1)))
     flat = players.init(0).to(torch.float32).requires_grad_()
     z = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
     batch = Batch(torch.from_numpy(targets[:, 0]).float(), as_inputs(images), z)
 
-    value = payoff(players, flat, batch.take(torch.arange(30)), None, "residual")
+    value = payoff(players, flat, batch, None, "residual")
     (gradient,) = torch.autograd.grad(value, flat)
 
     theta, tau = players.split(gradient)

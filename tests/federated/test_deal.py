@@ -38,7 +38,7 @@ def dealt(rows: Rows, tmp_path: Path) -> Path:
 
 def test_each_client_opens_its_own_rows_to_the_bit(rows: Rows, dealt: Path) -> None:
     for partition_id, part in enumerate(quantity(40, 3, 0.3, stream(0))):
-        own, label = open_client(dealt, partition_id)
+        own, label = open_client(dealt, partition_id, Rows)
         assert label == LABELS[partition_id]
         for name in ("y", "x", "z", "w"):
             assert np.array_equal(getattr(own, name), getattr(rows, name)[part])
@@ -67,7 +67,7 @@ def test_index_holds_labels_sizes_and_names_but_no_row(rows: Rows, dealt: Path) 
 def test_rows_without_controls(tmp_path: Path) -> None:
     data = draw("abs", "code", 10, seed=0)
     deal(data.rows, [np.arange(10)], data.names, ["all"], tmp_path)
-    own, _ = open_client(tmp_path, 0)
+    own, _ = open_client(tmp_path, 0, Rows)
     assert own.w.shape == (10, 0)
 
 
@@ -94,7 +94,7 @@ def test_a_broken_off_deal_cannot_be_opened(
         deal(rows, [np.arange(40)], Names("y", ("x",), ("z",)), ["all"], dealt)
     assert list(dealt.iterdir()) == []
     with pytest.raises(UsageError, match="No rows were dealt"):
-        open_client(dealt, 0)
+        open_client(dealt, 0, Rows)
 
 
 def test_number_of_labels_must_match(rows: Rows, tmp_path: Path) -> None:
@@ -105,25 +105,25 @@ def test_number_of_labels_must_match(rows: Rows, tmp_path: Path) -> None:
 @pytest.mark.parametrize("partition_id", [-1, 3])
 def test_unknown_client(dealt: Path, partition_id: int) -> None:
     with pytest.raises(UsageError, match=f"no client {partition_id} .* has clients 0 to 2"):
-        open_client(dealt, partition_id)
+        open_client(dealt, partition_id, Rows)
 
 
 def test_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"No rows were dealt to .*there is no clients\.json"):
-        open_client(tmp_path / "nowhere", 0)
+        open_client(tmp_path / "nowhere", 0, Rows)
 
 
 def test_missing_client_file(dealt: Path) -> None:
     (dealt / "client-0001.npz").unlink()
     with pytest.raises(UsageError, match=r"rows of client 1 are missing: no file .*client-0001"):
-        open_client(dealt, 1)
+        open_client(dealt, 1, Rows)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"clients": [{"label": "a"}]}'])
 def test_damaged_index(dealt: Path, text: str) -> None:
     (dealt / "clients.json").write_text(text)
     with pytest.raises(UsageError, match=r"clients\.json is damaged"):
-        open_client(dealt, 0)
+        open_client(dealt, 0, Rows)
 
 
 def test_truncated_file(dealt: Path) -> None:
@@ -132,7 +132,7 @@ def test_truncated_file(dealt: Path) -> None:
     for length in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
         with pytest.raises(UsageError, match=r"client-0000\.npz is damaged"):
-            open_client(dealt, 0)
+            open_client(dealt, 0, Rows)
 
 
 def test_one_flipped_bit_of_a_value_is_noticed(dealt: Path, rows: Rows) -> None:
@@ -142,14 +142,14 @@ def test_one_flipped_bit_of_a_value_is_noticed(dealt: Path, rows: Rows) -> None:
     whole[whole.index(rows.y[part].tobytes()) + 3] ^= 0x10
     path.write_bytes(whole)
     with pytest.raises(UsageError, match=r"client-0000\.npz is damaged"):
-        open_client(dealt, 0)
+        open_client(dealt, 0, Rows)
 
 
 def test_pickled_objects_are_refused(dealt: Path) -> None:
     objects = np.array([{"a": 1}], dtype=object)
     np.savez(dealt / "client-0000.npz", y=objects, x=objects, z=objects, w=objects)
     with pytest.raises(UsageError, match=r"damaged .*allow_pickle"):
-        open_client(dealt, 0)
+        open_client(dealt, 0, Rows)
 
 
 def test_file_of_another_deal(dealt: Path) -> None:
@@ -157,7 +157,7 @@ def test_file_of_another_deal(dealt: Path) -> None:
     deal(data.rows, [np.arange(9)], data.names, ["all"], dealt / "other")
     (dealt / "other" / "client-0000.npz").replace(dealt / "client-0000.npz")
     with pytest.raises(UsageError, match=r"holds 9 rows where clients\.json says"):
-        open_client(dealt, 0)
+        open_client(dealt, 0, Rows)
 
 
 def test_rows_refuse_shapes_that_do_not_fit() -> None:

@@ -17,12 +17,11 @@ from federated.engine import in_process, simulate, stock
 from federated.federation import Federation
 from federated.fedgmm import scenarios
 from federated.fedgmm.api import NoStore
-from federated.fedgmm.client_app import DealtRows, make_client_app
+from federated.fedgmm.client_app import AnyRows, DealtRows, make_client_app
 from federated.fedgmm.config import GameSettings
 from federated.fedgmm.estimators import federated_scale, first_stage, moment_sums
 from federated.fedgmm.game import Players
 from federated.fedgmm.networks import Network
-from federated.fedgmm.rows import Rows
 from federated.fedgmm.train import train
 from federated.rounds import RoundError
 
@@ -80,7 +79,7 @@ def test_a_client_that_dies_on_the_stock_engine_fails_the_run_by_name(
 ) -> None:
     alive = DealtRows(str(dealt))
 
-    def deadly(context: Context, deal: str) -> tuple[Rows, str]:  # travels to workers by value
+    def deadly(context: Context, deal: str) -> tuple[AnyRows, str]:  # travels to workers by value
         if int(context.node_config["partition-id"]) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         return alive(context, deal)

@@ -14,8 +14,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from cluster.errors import UsageError
-from federated.fedgmm.image_files import Labels, Pixels
-from federated.fedgmm.pools import ImagePool, digits, open_pool, read_folder, split
+from federated.fedgmm.images.files import Labels, Pixels
+from federated.fedgmm.images.pools import ImagePool, digits, open_pool, read_folder, split
 
 TEN = np.arange(10)
 

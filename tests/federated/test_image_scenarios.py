@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import norm
 
 from cluster.errors import UsageError
-from federated.fedgmm.image_scenarios import (
+from federated.fedgmm.images.pools import ImagePool, digits, split
+from federated.fedgmm.images.scenarios import (
     TEST_SHARE,
     ImageData,
     ImageScenario,
@@ -13,7 +14,6 @@ from federated.fedgmm.image_scenarios import (
     draw_images,
     rounding_floor,
 )
-from federated.fedgmm.pools import ImagePool, digits, split
 from federated.fedgmm.rows import Floats
 from federated.fedgmm.scenarios import draw
 
@@ -106,7 +106,7 @@ def test_seeds_and_digests() -> None:
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UsageError, match=r"image scenario 'images_y'; .*images_x, images_z"):
-        draw_images("images_y", "abs", "code", 5, digits(), 0)  # type: ignore[arg-type]
+        draw_images("images_y", "abs", "code", 5, digits(), 0)
     with pytest.raises(UsageError, match=r"no scenario 'ab'"):
         draw_images("images_x", "ab", "code", 5, digits(), 0)
     with pytest.raises(UsageError, match=r"at least one row"):

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from federated.fedgmm.convnet import ConvNetwork, as_inputs
-from federated.fedgmm.image_files import Pixels
+from federated.fedgmm.images.convnet import ConvNetwork, as_inputs
+from federated.fedgmm.images.files import Pixels
 from federated.fedgmm.rows import Floats
 
 _AT_ONCE = 2048  # images that pass through a network together when nothing is learnt

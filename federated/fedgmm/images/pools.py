@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cluster.errors import UsageError
-from federated.fedgmm.image_files import (
+from federated.fedgmm.images.files import (
     CLASSES,
     Labels,
     Pixels,

@@ -7,12 +7,13 @@ can play with either; `features` gives the last hidden layer, which a linear met
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from federated.fedgmm.image_files import MAX_SIDE, MIN_SIDE, Pixels
+from federated.fedgmm.images.files import MAX_SIDE, MIN_SIDE, Pixels
 from federated.fedgmm.networks import LEAK
 
 CHANNELS = (16, 32)
@@ -82,6 +83,10 @@ class ConvNetwork:
         """Length of the flat vector."""
         return sum(self.sizes)
 
+    def describe(self) -> dict[str, Any]:
+        """Its construction as JSON, for a message."""
+        return {"shape": list(self.shape), "outputs": self.outputs, "hidden": self.hidden}
+
     def init(self, seed: int) -> Tensor:
         """Initial flat vector, float32: normal weights of He et al. (2015, eq. 15), biases zero.
 
@@ -101,11 +106,12 @@ class ConvNetwork:
 
         Parameters
         ----------
-        flat : parameters, shape (parameters,).
-        inputs : images (n, channels, height, width) as numbers of the type of `flat`.
+        flat : parameters, shape (parameters,); what is computed has its type.
+        inputs : images (n, channels, height, width): numbers from 0 to 1, or uint8 to 255.
         """
         parts = torch.split(flat, self.sizes)
-        hidden = inputs
+        hidden = inputs / 255.0 if inputs.dtype == torch.uint8 else inputs
+        hidden = hidden.to(flat.dtype)
         for stage in range(self.stages):
             weight = parts[2 * stage].view(self.layers[stage])
             hidden = functional.conv2d(hidden, weight, parts[2 * stage + 1], padding=_KERNEL // 2)
@@ -116,8 +122,16 @@ class ConvNetwork:
         return functional.leaky_relu(linear, LEAK)
 
     def __call__(self, flat: Tensor, inputs: Tensor) -> Tensor:
-        """Outputs (n,) under the flat parameters, or (n, outputs) when there are several."""
-        parts = torch.split(flat, self.sizes)
+        """Outputs (n,) under the flat parameters, or (n, outputs) when there are several.
+
+        With one more dimension in front of both, of clients, each client's parameters meet its own
+        images. Parameters in double precision are rounded to single precision to compute, and the
+        outputs are given in the type of the parameters.
+        """
+        if flat.dim() == 2:
+            return torch.stack([self(f, i) for f, i in zip(flat, inputs, strict=True)])
+        single = flat.to(torch.float32)
+        parts = torch.split(single, self.sizes)
         weight = parts[-2].view(self.layers[-1])
-        result = functional.linear(self.features(flat, inputs), weight, parts[-1])
-        return result[:, 0] if self.outputs == 1 else result
+        result = functional.linear(self.features(single, inputs), weight, parts[-1])
+        return (result[:, 0] if self.outputs == 1 else result).to(flat.dtype)

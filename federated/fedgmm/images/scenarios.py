@@ -11,13 +11,14 @@ leaves z1 a valid but weaker instrument. Class 0 occurs for x alone: 1.5 z1 + 5 
 
 import hashlib
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 
 from cluster.errors import UsageError
-from federated.fedgmm.image_files import CLASSES, Pixels
-from federated.fedgmm.pools import ImagePool, split
+from federated.fedgmm.images.files import CLASSES, Pixels
+from federated.fedgmm.images.pools import ImagePool, split
+from federated.fedgmm.images.rows import ImageRows
 from federated.fedgmm.rows import Floats, Index
 from federated.fedgmm.scenarios import draw, structural
 from federated.streams import stream
@@ -71,6 +72,11 @@ class ImageData:
         """Return the number of rows, n."""
         return len(self.y)
 
+    @property
+    def rows(self) -> ImageRows:
+        """What is dealt to clients."""
+        return ImageRows(self.y, self.x, self.z)
+
     def digest(self) -> str:
         """SHA-256 of the rows and test treatments, their shapes and types, in hexadecimal."""
         result = hashlib.sha256()
@@ -86,7 +92,7 @@ def class_of(values: Floats) -> Index:
 
 
 def draw_images(
-    which: ImageScenario, scenario: str, process: str, rows: int, pool: ImagePool, seed: int
+    which: str, scenario: str, process: str, rows: int, pool: ImagePool, seed: int
 ) -> ImageData:
     """Draw `rows` rows and as many test treatments, and show scalars as images of `pool`.
 
@@ -112,7 +118,7 @@ def draw_images(
         "test_x": test_x if which == "images_z" else _images(test_hidden_x, test, seed, "test"),
     }
     return ImageData(
-        which=which,
+        which=cast(ImageScenario, which),
         scenario=scenario,
         process=process,
         seed=seed,

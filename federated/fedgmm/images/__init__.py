@@ -1,0 +1,1 @@
+"""Image scenarios: treatments, instruments or both are pictures of a hidden scalar."""
