@@ -12,16 +12,14 @@ is the same for every partition (tests/exact).
 """
 
 import argparse
-import multiprocessing
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from benchmarks.cells import Measured, errors_of, run_all
 from benchmarks.evidence import Claim, keep, print_claims
 from cluster.config import load
-from cluster.evidence import Figure, Result
+from cluster.evidence import Figure
 from cluster.execute import start
 from federated.fedgmm.config import Config
 
@@ -74,9 +72,6 @@ class Cell:
         ]  # fmt: skip
 
 
-Measured = dict[str, Figure]
-
-
 def measure(cell: Cell) -> tuple[Cell, Measured]:
     """Run one cell and return its errors by estimator; baselines are among them."""
     with tempfile.TemporaryDirectory() as output:
@@ -84,9 +79,7 @@ def measure(cell: Cell) -> tuple[Cell, Measured]:
         config = cast(Config, loaded.config)
         games = {name: config.games[name] for name in cell.games}
         loaded = replace(loaded, config=config.model_copy(update={"games": games}))
-        result: Result = start(loaded).result
-    named = {**result.figures, **result.baselines}
-    return cell, {k.removeprefix("mse."): f for k, f in named.items() if k.startswith("mse.")}
+        return cell, errors_of(start(loaded).result)
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -157,18 +150,6 @@ def print_table(measured: dict[Cell, Measured]) -> None:
             print(f"  {name:26} {f.value:.5f}{interval}")
 
 
-def run_all(todo: Sequence[Cell], processes: int) -> Iterator[dict[Cell, Measured]]:
-    """Measure cells in parallel; yield all that is measured so far, in the order of `todo`."""
-    found: dict[Cell, Measured] = {}
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(processes) as pool:
-        for cell, errors in pool.imap_unordered(measure, todo):
-            found[cell] = errors
-            print(f"{len(found)}/{len(todo)} {cell.scenario} {cell.process} {cell.skew}",
-                  file=sys.stderr)  # fmt: skip
-            yield {c: found[c] for c in todo if c in found}
-
-
 def main() -> None:
     """Measure, keep what is measured after each cell, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -177,7 +158,7 @@ def main() -> None:
     arguments = parser.parse_args()
     seeds = (10, 11) if arguments.quick else SEEDS
     measured: dict[Cell, Measured] = {}
-    for measured in run_all(cells(arguments.quick), arguments.processes):
+    for measured in run_all(measure, cells(arguments.quick), arguments.processes):
         keep("fedgmm_accuracy", claims(measured), seeds, table(measured), quick=arguments.quick)
     print_table(measured)
     print()

@@ -185,6 +185,11 @@ class Config(RunConfig):
             "seeds": [0, 1, 2, 3, 4],
             "games": {"fedgda": FEDGDA, "fedsgda": FEDSGDA, "fedoadam": FEDOADAM},
         },
+        # Convolutional players take smaller steps of g, or the game blows up.
+        "images": {
+            "data": {"source": "images_x"},
+            "games": {"fedoadam": {**FEDOADAM, "lr_g": 0.0001, "lr_f": 0.005, "rounds": 60}},
+        },
         "demo": {
             "data": {"source": "card"},
             "check": {"source": "abs"},
