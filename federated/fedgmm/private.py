@@ -114,14 +114,16 @@ class PrivateDesign:
     def a(self) -> Index:
         """Positions of A's columns in a row vector, (k,): [splines of x; w], or [1, x; w]."""
         first = 2 + len(self.x) if self.kind == "linear" else 1 + self.size
-        return np.r_[1:first, self.dimension - len(self.w) : self.dimension]
+        return np.asarray(
+            np.r_[1:first, self.dimension - len(self.w) : self.dimension], dtype=np.int64
+        )
 
     @property
     def b(self) -> Index:
         """Positions of B's columns in a row vector, (m,): [splines of z; w], or [1, z; w]."""
         if self.kind == "linear":
-            return np.r_[1, 2 + len(self.x) : self.dimension]
-        return np.r_[1 + self.size : self.dimension]
+            return np.asarray(np.r_[1, 2 + len(self.x) : self.dimension], dtype=np.int64)
+        return np.arange(1 + self.size, self.dimension, dtype=np.int64)
 
     def redundant(self) -> Array:
         """Directions c with v'c = 0 for every possible row, (d, r): known to hold in S too.

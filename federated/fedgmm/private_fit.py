@@ -5,11 +5,11 @@ and y. With theta the coefficients of y = A theta + eps, the moment B'y - B'A th
 
     Omega = Var(eps) B'B + s^2 (1 + |theta|^2) I,
 
-the sampling part and the noise's, s being the standard deviation of an off-diagonal entry. Inverting
-Omega is the optimal GMM weight (Hansen, 1982); for large noise it is the ridge on the instruments'
-Gram matrix that keeps it from inverting noise. Weights and theta are found in turn. A curve has a
-penalty on second differences of its coefficients (Eilers and Marx, 1996) in the units of 1 / Omega:
-a fixed prior, so that more noise means more smoothing without any choice that looks at the data.
+the sampling part and the noise's, s being the standard deviation of an off-diagonal entry. The
+inverse of Omega is the optimal GMM weight (Hansen, 1982); for large noise it is the ridge on the
+instruments' Gram matrix that keeps it from inverting noise. Weights and theta are found in turn. A
+curve has a penalty on second differences of its coefficients (Eilers and Marx, 1996) in the units
+of 1 / Omega: a fixed prior, so that more noise means more smoothing without a look at the data.
 
 Noise in B'A adds about s^2 tr(1 / Omega) I to the normal equations. It is left there as a ridge
 towards the middle of y's bounds: taking it out halves the bias and doubles the variance.
@@ -164,15 +164,16 @@ def _fit(moments: Array, noise_sd: float, design: PrivateDesign, n: int, penalty
     gram, cross, target = moments[np.ix_(b, b)], moments[np.ix_(b, a)], moments[b, 0]
     ridge = np.eye(len(b)) * np.trace(gram) / len(b) * RELATIVE_RIDGE
     outcome = np.r_[0, a]
-    theta, variance = np.zeros(len(a)), float(max(moments[0, 0] / n, LEAST_VARIANCE))
-    action = np.zeros((len(a), len(b)))
+    theta: Array = np.zeros(len(a))
+    variance = float(max(moments[0, 0] / n, LEAST_VARIANCE))
+    action: Array = np.zeros((len(a), len(b)))
     for _ in range(SWEEPS):
         noise = noise_sd**2 / 2 * (1 + theta @ theta) * np.eye(len(b))
         weights = np.linalg.inv(variance * (gram + ridge) + noise)
         bread = cross.T @ weights @ cross + penalty
         bread[np.diag_indices_from(bread)] += 1e-9 * np.trace(bread) / len(bread)
-        action = np.linalg.solve(bread, cross.T @ weights)
-        theta = action @ target
+        action = np.asarray(np.linalg.solve(bread, cross.T @ weights))
+        theta = np.asarray(action @ target)
         residual = np.r_[1.0, -theta]
         explained = residual @ moments[np.ix_(outcome, outcome)] @ residual
         variance = float(np.clip(explained / n, LEAST_VARIANCE, 1.0))
