@@ -212,7 +212,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def epsilon_of_rho(rho: float, delta: float) -> float:
     """The epsilon at delta that rho-zCDP implies, by the best Renyi order.
 
-    Canonne, Kamath and Steinke (2020), Proposition 12 solved for epsilon: for every order
+    Canonne, Kamath and Steinke (2020), Corollary 13 solved for epsilon: for every order
     alpha > 1, with zCDP bounding the Renyi divergence by alpha rho,
     epsilon = alpha rho + log(1 - 1/alpha) + (log(1/delta) - log alpha) / (alpha - 1).
     Every order gives a valid epsilon, and the expression has a single minimum.

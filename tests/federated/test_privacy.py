@@ -76,7 +76,7 @@ def test_zcdp_conversion_lies_between_the_exact_and_the_classical_one() -> None:
 
 
 def test_zcdp_conversion_is_the_best_order() -> None:
-    """Proposition 12 of Canonne, Kamath and Steinke on a fine grid of orders."""
+    """Corollary 13 of Canonne, Kamath and Steinke on a fine grid of orders."""
     rho, delta = 0.5, 1e-5
     alpha = 1 + np.geomspace(1e-2, 1e3, 200_001)
     log_delta = (
