@@ -271,6 +271,8 @@ def _log_density(t: float) -> float:
 
 
 def _ratio(sensitivity: float, sigma: float) -> float:
+    if sensitivity == math.inf:  # an unbounded release, whatever its noise
+        return math.inf
     _check_sensitivity(sensitivity)
     if not sigma >= 0:
         raise UsageError(f"The noise's standard deviation must not be negative, got {sigma}.")

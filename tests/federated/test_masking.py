@@ -72,7 +72,7 @@ def test_vectors_of_another_length_or_kind_are_named() -> None:
     parts = masked(NAMES, b"1")
     for wrong in (parts["mid"][:1], parts["mid"].astype(np.float64)):
         with pytest.raises(CorymbError, match="Client 'mid' sent"):
-            masking.unmask_sum({**parts, "mid": wrong})
+            masking.unmask_sum({**parts, "mid": wrong})  # type: ignore[dict-item]
 
 
 def test_keys_are_fresh_unless_seeded() -> None:

@@ -147,3 +147,11 @@ def test_shares_must_name_the_releases() -> None:
         Budget(1.0, 1e-5).split({"a": 1.0}, {"b": 1.0})
     with pytest.raises(UsageError, match="share of 'a' must be positive, got 0"):
         Budget(1.0, 1e-5).split({"a": 1.0}, {"a": 0.0})
+
+
+def test_an_unbounded_release_is_not_private() -> None:
+    assert math.isinf(privacy.gaussian_rho(math.inf, 3.0))
+    with pytest.raises(UsageError, match="sensitivity .* got -1"):
+        privacy.gaussian_rho(-1.0, 3.0)
+    with pytest.raises(UsageError, match="standard deviation must not be negative, got -3"):
+        privacy.gaussian_rho(1.0, -3.0)
