@@ -7,10 +7,10 @@ Theta (x on b) and the second stage beta (y on the fitted columns) along their a
     Theta <- Theta - eta_1 (1/n sum_i clip(b_i (b_i' Theta - x_i'), C_1) + noise)
     beta  <- beta  - eta_2 (1/n sum_i clip(f_i (f_i' beta - y_i), C_2) + noise)
 
-where f = [w, Theta' b], b = [w, z], and w are the columns that are in both stages (the constant and the controls, their own first
-stage). A replaced row moves an average of clipped gradients by at most 2 C / n, so
-T iterations with noise sigma spend rho = T (2 C / n)^2 / (2 sigma^2) a stage. Rows, and so n and
-the number of iterations, are public as elsewhere. All rows are used in every iteration.
+where f = [w, Theta' b], b = [w, z], and w are the columns that are in both stages (the constant and
+the controls, their own first stage). A replaced row moves an average of clipped gradients by at
+most 2 C / n, so T iterations with noise sigma spend rho = T (2 C / n)^2 / (2 sigma^2) a stage. The
+number of rows n is public, and all rows are used in every iteration.
 """
 
 import math

@@ -151,7 +151,7 @@ def test_shares_must_name_the_releases() -> None:
 
 def test_an_unbounded_release_is_not_private() -> None:
     assert math.isinf(privacy.gaussian_rho(math.inf, 3.0))
-    with pytest.raises(UsageError, match="sensitivity .* got -1"):
+    with pytest.raises(UsageError, match=r"sensitivity .* got -1"):
         privacy.gaussian_rho(-1.0, 3.0)
     with pytest.raises(UsageError, match="standard deviation must not be negative, got -3"):
         privacy.gaussian_rho(1.0, -3.0)
