@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from cluster.config import RunConfig, RunPath, Settings
 from cluster.plan import Plan
+from federated.fedgmm.privacy_settings import PrivacySettings
 
 Scenario = Literal["abs", "step", "linear", "sin"]
 Source = Literal["abs", "step", "linear", "sin", "card", "mroz", "file"]
@@ -15,6 +16,7 @@ SYNTHETIC = ("abs", "step", "linear", "sin")
 
 MOMENT_ROUNDS = 12
 NEURAL_ROUNDS = 52
+PRIVATE_ROUNDS = 2
 
 
 class DataSettings(Settings):
@@ -181,6 +183,9 @@ class Config(RunConfig):
     curve: CurveSettings = CurveSettings()
     check: CheckSettings | None = None
     federation: FederationSettings = FederationSettings()
+    privacy: PrivacySettings | None = Field(
+        None, description="Analyse by one private release alone, instead of estimators and games."
+    )
     engine: Literal["simulation", "in_process", "flower"] = Field(
         "simulation",
         description="Clients on Ray workers, all in this process, or on Flower's own engine.",
@@ -197,6 +202,16 @@ class Config(RunConfig):
             raise ValueError(f"source '{self.data.source}' has no client column to partition by")
         return self
 
+    @model_validator(mode="after")
+    def _enough_clients_to_mask(self) -> Self:
+        named = self.data.source == "card" or self.data.client is not None
+        dealt = self.partition.by not in (None, "column") or not (named or self.partition.by)
+        if self.privacy is not None and dealt:
+            self.privacy.check_clients(self.partition.clients)
+        if self.privacy is not None and self.check is not None:
+            self.privacy.check_clients(self.check.clients)
+        return self
+
     @property
     def kind(self) -> Literal["linear", "curve"]:
         """The model, with its default filled in."""
@@ -209,9 +224,10 @@ class Config(RunConfig):
         curves = self.kind == "curve" or self.check is not None
         games = sum(g.rounds for g in self.games.values()) if curves else 0
         neural = NEURAL_ROUNDS if curves and "neural" in self.estimators else 0
+        per_seed = MOMENT_ROUNDS + neural + games if self.privacy is None else PRIVATE_ROUNDS
         return Plan(
             () if self.engine == "in_process" else ({"CPU": 1.0},),
-            len(self.seeds) * (MOMENT_ROUNDS + neural + games),
+            len(self.seeds) * per_seed,
             "rounds",
             ("cluster.num_cpus",),
         )

@@ -10,10 +10,12 @@ from cluster.evidence import Result
 from cluster.run import Run
 from federated.engine import in_process, simulate, stock
 from federated.federation import Federation
-from federated.fedgmm.analyse import Findings, analyse
+from federated.fedgmm.analyse import analyse
 from federated.fedgmm.client_app import DealtRows, make_client_app
 from federated.fedgmm.config import Config
-from federated.fedgmm.present import present
+from federated.fedgmm.present import Found, present
+from federated.fedgmm.present_private import left_out
+from federated.fedgmm.private_analysis import analyse_privately
 from federated.fedgmm.studies import Study, deal_all, studies
 from federated.hosting import CohortApp
 from federated.rounds import LostClientsError, RoundLog, Rules
@@ -34,9 +36,11 @@ def run(config: Config, run: Run) -> Result:
     folder = run.path / CLIENTS
     deal_all(found, folder)
 
-    def server(grid: Grid) -> list[Findings]:
+    def server(grid: Grid) -> list[Found]:
         return converse(grid, found, config, run)
 
+    if config.privacy is not None:
+        run.say(left_out(config))
     app = make_client_app(DealtRows(str(folder)), config.federation.cohorts)
     most = max(len(study.parts) for study in found)
     findings = _on_engine(config.engine, server, app, most, run)
@@ -46,11 +50,11 @@ def run(config: Config, run: Run) -> Result:
 
 def _on_engine(
     engine: str,
-    server: Callable[[Grid], list[Findings]],
+    server: Callable[[Grid], list[Found]],
     app: CohortApp,
     clients: int,
     run: Run,
-) -> list[Findings]:
+) -> list[Found]:
     if engine == "in_process":
         return in_process(server, app, clients)
     if run.session is None:
@@ -60,13 +64,13 @@ def _on_engine(
     return simulate(server, app, clients)
 
 
-def converse(grid: Grid, found: Sequence[Study], config: Config, run: Run) -> list[Findings]:
+def converse(grid: Grid, found: Sequence[Study], config: Config, run: Run) -> list[Found]:
     """The server's side: gather the clients of each study in turn and analyse it.
 
     Clients that stay away from a sum without breaking the quorum are left out, and the study
     begins again without them.
     """
-    findings: list[Findings] = []
+    findings: list[Found] = []
     for study in found:
         federation = Federation.gather(
             grid,
@@ -78,7 +82,10 @@ def converse(grid: Grid, found: Sequence[Study], config: Config, run: Run) -> li
         )
         while True:
             try:
-                findings.append(analyse(federation, study, config, run))
+                if config.privacy is None:
+                    findings.append(analyse(federation, study, config, run))
+                else:
+                    findings.append(analyse_privately(federation, study, config.privacy, run))
                 break
             except LostClientsError as error:
                 run.warn(f"{study.name}: {error}; the study begins again without them")
