@@ -6,7 +6,7 @@ Curves: runs of the recipe (authors' code process, 20,000 rows, 10 clients, seed
 synthetic data (error against the true 1) and on Card (error against 2SLS without privacy). Bounds
 are stated here and not read off the rows. Defaults were chosen on other seeds than these.
 
-    python -m benchmarks.fedgmm_privacy            # about three minutes on two cores
+    python -m benchmarks.fedgmm_privacy            # about six minutes on two cores
     python -m benchmarks.fedgmm_privacy --quick    # under a minute
 """
 
