@@ -75,3 +75,48 @@ def test_readme_quotes_the_claims() -> None:
     for name in ("mse.abs", "mse.step", "mse.linear"):
         (value,) = [c["value"] for c in RESULTS["claims"] if c["name"] == name]
         assert re.search(rf"{name.split('.')[1]} {value:.2g}\b", readme), (name, value)
+
+
+PRIVATE = json.loads((ROOT / "benchmarks" / "results" / "fedgmm_privacy.json").read_text())
+
+
+def shown(value: float) -> str:
+    """As the page rounds errors."""
+    return f"{value:.4f}" if value >= 0.001 else f"{value:.5f}"
+
+
+def test_privacy_tables() -> None:
+    rows = rows_of("| g0, epsilon | private")
+    assert len(rows) == 15
+    for where, private, *cells in rows:
+        found = {
+            r["estimator"]: r
+            for r in PRIVATE["table"]["curves"]
+            if f"{r['scenario']}, {r['epsilon']}" == where
+        }
+        ends = [shown(found["private"][k]) for k in ("mse", "low", "high")]
+        assert private == f"{ends[0]} ({ends[1]} to {ends[2]})"
+        names = ("without_noise", "sieve", "direct", "pooled_2sls")
+        assert cells == [shown(found[name]["mse"]) for name in names]
+    rows = rows_of("| data, epsilon | private linear form")
+    assert len(rows) == 8
+    for where, *cells in rows:
+        found = {
+            r["estimator"]: r
+            for r in PRIVATE["table"]["coefficients"]
+            if f"{r['data']}, {r['epsilon']}" == where
+        }
+        assert cells[:2] == [shown(found[name]["rmse"]) for name in ("private", "dp_2s_gd")]
+        assert cells[2] == shown(abs(found["private"]["target"]))
+
+
+def test_privacy_command_and_commit_are_named() -> None:
+    part = PAGE[PAGE.index("### What it costs") :]
+    assert f"`{PRIVATE['command']}`" in part
+    assert PRIVATE["commit"]["commit"][:9] in part
+    assert f"seeds {PRIVATE['seed'][0]} to {PRIVATE['seed'][-1]}" in part
+
+
+@pytest.mark.parametrize("claim", PRIVATE["claims"], ids=lambda c: c["name"])
+def test_privacy_claims_are_judged_by_their_own_numbers(claim: dict[str, Any]) -> None:
+    assert claim["holds"] == (claim["value"] <= claim["goal"])

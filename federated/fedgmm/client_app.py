@@ -1,7 +1,8 @@
 """The client: answers requests about its own rows; rows never leave it.
 
-It keeps nothing between messages. What an optimiser must remember travels with the round, so that
-any worker can serve any client and a checkpoint of the server is a checkpoint of the run.
+It keeps nothing between messages but the keys of a secure sum (`private_client`). What an optimiser
+must remember travels with the round, so that any worker can serve any client and a checkpoint of
+the server is a checkpoint of the run.
 """
 
 import json
@@ -23,6 +24,7 @@ from federated.fedgmm.game import Batch, Player, Players, Steps, control_variate
 from federated.fedgmm.images.convnet import ConvNetwork
 from federated.fedgmm.images.rows import ImageRows
 from federated.fedgmm.networks import Network
+from federated.fedgmm.private_client import keys, masked
 from federated.fedgmm.rows import Rows
 from federated.fedgmm.statistics import answer
 from federated.hosting import CohortApp
@@ -58,6 +60,8 @@ def make_client_app(open_rows: OpenRows, cohorts: bool = True) -> CohortApp:
     app.query("place")(place)
     app.query("hello")(partial(hello, open_rows))
     app.query("statistic")(partial(statistic, open_rows))
+    app.query("keys")(keys)
+    app.query("masked")(partial(masked, open_rows))
     app.train("game")(partial(game, open_rows))
     if cohorts:
         app.cohort("train.game", partial(games, open_rows))

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from cluster.config import RunConfig, RunPath, Settings
 from cluster.plan import Plan
+from federated.fedgmm.privacy_settings import PrivacySettings
 
 Scenario = Literal["abs", "step", "linear", "sin"]
 Source = Literal[
@@ -18,6 +19,7 @@ IMAGES = ("images_x", "images_z", "images_xz")
 
 MOMENT_ROUNDS = 12
 NEURAL_ROUNDS = 52
+PRIVATE_ROUNDS = 2
 
 
 class DataSettings(Settings):
@@ -212,6 +214,9 @@ class Config(RunConfig):
     images: ImageSettings = ImageSettings()
     check: CheckSettings | None = None
     federation: FederationSettings = FederationSettings()
+    privacy: PrivacySettings | None = Field(
+        None, description="Analyse by one private release alone, instead of estimators and games."
+    )
     engine: Literal["simulation", "in_process", "flower"] = Field(
         "simulation",
         description="Clients on Ray workers, all in this process, or on Flower's own engine.",
@@ -230,6 +235,16 @@ class Config(RunConfig):
             raise ValueError(f"source '{self.data.source}' has no client column to partition by")
         return self
 
+    @model_validator(mode="after")
+    def _enough_clients_to_mask(self) -> Self:
+        named = self.data.source == "card" or self.data.client is not None
+        dealt = self.partition.by not in (None, "column") or not (named or self.partition.by)
+        if self.privacy is not None and dealt:
+            self.privacy.check_clients(self.partition.clients)
+        if self.privacy is not None and self.check is not None:
+            self.privacy.check_clients(self.check.clients)
+        return self
+
     def _images_fit(self) -> None:
         if self.partition.by not in (None, "quantity"):
             raise ValueError("images have no columns to partition by; use partition.by 'quantity'")
@@ -237,6 +252,8 @@ class Config(RunConfig):
             raise ValueError("images need model 'curve'")
         if self.check is not None:
             raise ValueError("a check goes with real data; images are drawn with a known truth")
+        if self.privacy is not None:
+            raise ValueError("privacy covers columns with bounds, not images; leave it out")
 
     @property
     def kind(self) -> Literal["linear", "curve"]:
@@ -252,9 +269,10 @@ class Config(RunConfig):
         neural = NEURAL_ROUNDS if curves and "neural" in self.estimators else 0
         if self.data.source in IMAGES:
             neural = self.images.rounds * (2 if self.data.source == "images_xz" else 1)
+        per_seed = MOMENT_ROUNDS + neural + games if self.privacy is None else PRIVATE_ROUNDS
         return Plan(
             () if self.engine == "in_process" else ({"CPU": 1.0},),
-            len(self.seeds) * (MOMENT_ROUNDS + neural + games),
+            len(self.seeds) * per_seed,
             "rounds",
             ("cluster.num_cpus",),
         )

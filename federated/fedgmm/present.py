@@ -9,10 +9,18 @@ from federated.fedgmm.analyse import CurveFindings, Findings, LinearFindings
 from federated.fedgmm.config import Config
 from federated.fedgmm.present_curve import add_known_curves, add_unknown_curve
 from federated.fedgmm.present_linear import add_linear
+from federated.fedgmm.present_private import present_private
+from federated.fedgmm.private_analysis import PrivateFindings
+
+Found = Findings | PrivateFindings
+"""What was found in one study."""
 
 
-def present(config: Config, findings: Sequence[Findings], run: Run) -> Result:
+def present(config: Config, findings: Sequence[Found], run: Run) -> Result:
     """Build the result of a run from the findings of its studies."""
+    private = [f for f in findings if isinstance(f, PrivateFindings)]
+    if private:
+        return present_private(config, private, run)
     linear = [f for f in findings if isinstance(f, LinearFindings)]
     curves = [f for f in findings if isinstance(f, CurveFindings)]
     result = Result({}, {}, list(config.seeds))

@@ -8,11 +8,14 @@ from flwr.serverapp import Grid
 
 from cluster.evidence import Result
 from cluster.run import Run
-from federated.fedgmm.analyse import Findings, analyse
+from federated.federation import Federation
+from federated.fedgmm.analyse import analyse
 from federated.fedgmm.client_app import DealtRows, make_client_app
 from federated.fedgmm.config import IMAGES, Config
 from federated.fedgmm.conversation import CLIENTS, on_engine, with_clients
-from federated.fedgmm.present import present
+from federated.fedgmm.present import Found, present
+from federated.fedgmm.present_private import left_out
+from federated.fedgmm.private_analysis import analyse_privately
 from federated.fedgmm.studies import Study, deal_all, studies
 
 
@@ -29,9 +32,11 @@ def run(config: Config, run: Run) -> Result:
     folder = run.path / CLIENTS
     deal_all(found, folder)
 
-    def server(grid: Grid) -> list[Findings]:
+    def server(grid: Grid) -> list[Found]:
         return converse(grid, found, config, run)
 
+    if config.privacy is not None:
+        run.say(left_out(config))
     app = make_client_app(DealtRows(str(folder)), config.federation.cohorts)
     most = max(len(study.parts) for study in found)
     findings = on_engine(config.engine, server, app, most, run)
@@ -39,12 +44,17 @@ def run(config: Config, run: Run) -> Result:
     return present(config, findings, run)
 
 
-def converse(grid: Grid, found: Sequence[Study], config: Config, run: Run) -> list[Findings]:
+def converse(grid: Grid, found: Sequence[Study], config: Config, run: Run) -> list[Found]:
     """The server's side: gather the clients of each study in turn and analyse it."""
+
+    def analysed(federation: Federation, study: Study) -> Found:
+        if config.privacy is not None:
+            return analyse_privately(federation, study, config.privacy, run)
+        return analyse(federation, study, config, run)
+
     return [
         with_clients(
-            grid, study.name, len(study.parts), config, run,
-            partial(analyse, study=study, config=config, run=run),
+            grid, study.name, len(study.parts), config, run, partial(analysed, study=study)
         )
         for study in found
-    ]  # fmt: skip
+    ]

@@ -19,6 +19,7 @@ from federated.fedgmm.design import (
     fitted_index,
     stack,
 )
+from federated.fedgmm.private import PrivateDesign, second_moments
 from federated.fedgmm.rows import Rows
 
 Settings = Mapping[str, Any]
@@ -93,6 +94,11 @@ def neural_moments(rows: Rows, arrays: Arrays, settings: Settings) -> dict[str, 
     return neural.moments(rows, arrays, settings)
 
 
+def private_moments(rows: Rows, arrays: Arrays, settings: Settings) -> dict[str, Array]:
+    """Exact second moments of bounded rows, as `svec`, for a server trusted to add the noise."""
+    return {"moments": second_moments(rows, PrivateDesign.unpack(arrays, settings))}
+
+
 STATISTICS: Mapping[str, Statistic] = {
     "count": count,
     "spread": spread,
@@ -100,6 +106,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "score_covariance": score_covariance,
     "control_scores": control_scores,
     "neural_moments": neural_moments,
+    "private_moments": private_moments,
 }
 
 

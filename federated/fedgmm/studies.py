@@ -8,9 +8,11 @@ from typing import Literal
 import numpy as np
 
 from cluster.errors import UsageError
+from cluster.problems import ConfigError
 from federated.deal import Dealable, deal
 from federated.fedgmm import scenarios, sources
 from federated.fedgmm.config import SYNTHETIC, CheckSettings, Config, DataSettings
+from federated.fedgmm.privacy_settings import PrivacySettings
 from federated.fedgmm.rows import Dataset, Names
 from federated.partition import Parts, by_column, describe, quantile_skew, quantity
 from federated.streams import stream
@@ -51,14 +53,29 @@ def studies(config: Config) -> list[Study]:
     """The studies of a run: the data once a seed if they are drawn, then the check.
 
     Real rows do not change with the seed, so with `by: column` one study is enough; with a random
-    partition each seed deals them anew.
+    partition each seed deals them anew. A private analysis of real rows is made once, since each
+    more would spend the budget again.
+
+    Raises ConfigError if a private analysis lacks bounds, or clients to mask among.
     """
-    random = config.data.source in SYNTHETIC or _by(config, None) != "column"
+    again = config.privacy is None and _by(config, None) != "column"
+    random = config.data.source in SYNTHETIC or again
     seeds = config.seeds if random else config.seeds[:1]
     found = [main_study(config, seed) for seed in seeds]
     if config.check is not None:
         found += [check_study(config.check, seed) for seed in config.seeds]
+    if config.privacy is not None:
+        _check_private(config.privacy, found)
     return found
+
+
+def _check_private(privacy: PrivacySettings, found: list[Study]) -> None:
+    privacy.check_columns([study.dataset.names for study in found])
+    for study in found:
+        try:
+            privacy.check_clients(len(study.parts))
+        except ValueError as error:
+            raise ConfigError([f"{study.name}: {error}"]) from None
 
 
 def main_study(config: Config, seed: int) -> Study:

@@ -16,9 +16,6 @@ from federated.fedgmm.images.convnet import ConvNetwork, as_inputs
 from federated.fedgmm.images.files import Pixels
 from federated.fedgmm.rows import Floats
 
-_AT_ONCE = 2048  # images that pass through a network together when nothing is learnt
-
-
 def local_fit(
     network: ConvNetwork,
     start: Tensor,
@@ -69,33 +66,6 @@ def local_fit(
                 (error * error).mean().backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
     return flat.detach()
-
-
-def evaluate(network: ConvNetwork, flat: Tensor, images: Pixels, targets: Floats) -> Floats:
-    """Mean squared error of each output, shape (outputs,), in squared units of the targets.
-
-    Raises ValueError as `local_fit` does.
-    """
-    _check(network, images, targets)
-    total = np.zeros(network.outputs)
-    with torch.no_grad(), one_thread():
-        for first in range(0, len(images), _AT_ONCE):
-            part = slice(first, first + _AT_ONCE)
-            outputs = network(flat, as_inputs(images[part]).to(flat.dtype))
-            errors = outputs.view(len(outputs), -1).double().numpy() - targets[part]
-            total += (errors * errors).sum(axis=0)
-    return np.asarray(total / len(images))
-
-
-def features(network: ConvNetwork, flat: Tensor, images: Pixels) -> Floats:
-    """Features of images, float64 of shape (n, hidden), a few thousand images at a time."""
-    result = np.empty((len(images), network.hidden))
-    with torch.no_grad(), one_thread():
-        for first in range(0, len(images), _AT_ONCE):
-            part = slice(first, first + _AT_ONCE)
-            inputs = as_inputs(images[part]).to(flat.dtype)
-            result[part] = network.features(flat, inputs).double().numpy()
-    return result
 
 
 @contextmanager
