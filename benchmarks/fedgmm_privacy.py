@@ -26,9 +26,9 @@ from benchmarks.evidence import Claim, keep, print_claims
 from cluster.config import load
 from cluster.execute import start
 from federated.fedgmm import baselines, sources
-from federated.fedgmm.noisy_descent import private_descent
-from federated.fedgmm.private import Bounds, PrivateDesign, release, second_moments
-from federated.fedgmm.private_fit import private_linear
+from federated.fedgmm.private.design import Bounds, PrivateDesign, release, second_moments
+from federated.fedgmm.private.fit import private_linear
+from federated.fedgmm.private.noisy_descent import private_descent
 from federated.fedgmm.rows import Dataset, Rows
 from federated.fedgmm.scenarios import draw
 from federated.privacy import Budget

@@ -1,6 +1,6 @@
 """The client: answers requests about its own rows; rows never leave it.
 
-It keeps nothing between messages but the keys of a secure sum (`private_client`). What an optimiser
+It keeps nothing between messages but the keys of a secure sum (`private.client`). What an optimiser
 must remember travels with the round, so that any worker can serve any client and a checkpoint of
 the server is a checkpoint of the run.
 """
@@ -24,7 +24,7 @@ from federated.fedgmm.game import Batch, Player, Players, Steps, control_variate
 from federated.fedgmm.images.convnet import ConvNetwork
 from federated.fedgmm.images.rows import ImageRows
 from federated.fedgmm.networks import Network
-from federated.fedgmm.private_client import keys, masked
+from federated.fedgmm.private.client import keys, masked
 from federated.fedgmm.rows import Rows
 from federated.fedgmm.statistics import answer
 from federated.hosting import CohortApp

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from cluster.config import RunConfig, RunPath, Settings
 from cluster.plan import Plan
-from federated.fedgmm.privacy_settings import PrivacySettings
+from federated.fedgmm.private.settings import PrivacySettings
 
 Scenario = Literal["abs", "step", "linear", "sin"]
 Source = Literal[

@@ -9,8 +9,8 @@ from federated.fedgmm.analyse import CurveFindings, Findings, LinearFindings
 from federated.fedgmm.config import Config
 from federated.fedgmm.present_curve import add_known_curves, add_unknown_curve
 from federated.fedgmm.present_linear import add_linear
-from federated.fedgmm.present_private import present_private
-from federated.fedgmm.private_analysis import PrivateFindings
+from federated.fedgmm.private.analyse import PrivateFindings
+from federated.fedgmm.private.present import present_private
 
 Found = Findings | PrivateFindings
 """What was found in one study."""

@@ -14,8 +14,8 @@ from federated.fedgmm.client_app import DealtRows, make_client_app
 from federated.fedgmm.config import IMAGES, Config
 from federated.fedgmm.conversation import CLIENTS, on_engine, with_clients
 from federated.fedgmm.present import Found, present
-from federated.fedgmm.present_private import left_out
-from federated.fedgmm.private_analysis import analyse_privately
+from federated.fedgmm.private.analyse import analyse_privately
+from federated.fedgmm.private.present import left_out
 from federated.fedgmm.studies import Study, deal_all, studies
 
 

@@ -19,7 +19,7 @@ from federated.fedgmm.design import (
     fitted_index,
     stack,
 )
-from federated.fedgmm.private import PrivateDesign, second_moments
+from federated.fedgmm.private.design import PrivateDesign, second_moments
 from federated.fedgmm.rows import Rows
 
 Settings = Mapping[str, Any]

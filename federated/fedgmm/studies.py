@@ -12,7 +12,7 @@ from cluster.problems import ConfigError
 from federated.deal import Dealable, deal
 from federated.fedgmm import scenarios, sources
 from federated.fedgmm.config import SYNTHETIC, CheckSettings, Config, DataSettings
-from federated.fedgmm.privacy_settings import PrivacySettings
+from federated.fedgmm.private.settings import PrivacySettings
 from federated.fedgmm.rows import Dataset, Names
 from federated.partition import Parts, by_column, describe, quantile_skew, quantity
 from federated.streams import stream

@@ -6,12 +6,13 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from federated.fedgmm.game import Batch, Players, payoff
 from federated.fedgmm.images.convnet import ConvNetwork, as_inputs
 from federated.fedgmm.images.files import Pixels
-from federated.fedgmm.images.supervised import evaluate, features, local_fit
+from federated.fedgmm.images.supervised import local_fit
 from federated.fedgmm.networks import LEAK, Network
 from federated.fedgmm.rows import Floats
 from federated.streams import stream
@@ -151,23 +152,16 @@ def test_a_fit_learns_repeats_exactly_and_leaves_its_start_alone() -> None:
 
     reached = fit(0)
 
-    assert (evaluate(DIGITS, start, images, targets) > 0.5).all()
-    assert (evaluate(DIGITS, reached, images, targets) < 0.1).all()
+    def errors(flat: Tensor) -> NDArray[np.float64]:
+        outputs = DIGITS(flat, as_inputs(images)).double().numpy()
+        return np.asarray(((outputs - targets) ** 2).mean(axis=0))
+
+    assert (errors(start) > 0.5).all()
+    assert (errors(reached) < 0.1).all()
     assert torch.equal(fit(0), reached)
     assert not torch.equal(fit(1), reached)
     assert torch.equal(start, before)
     assert torch.get_num_threads() == threads
-
-
-def test_evaluation_and_features_in_pieces_are_those_of_the_whole() -> None:
-    images, flat = pictures(DIGITS, 2050), DIGITS.init(2)  # more than pass at once
-    targets = np.random.default_rng(0).normal(size=(2050, 2))
-    inputs = as_inputs(images)
-
-    errors = ((DIGITS(flat, inputs).double().numpy() - targets) ** 2).mean(0)
-    np.testing.assert_allclose(evaluate(DIGITS, flat, images, targets), errors, rtol=1e-5)
-    whole = DIGITS.features(flat, inputs).numpy()
-    np.testing.assert_allclose(features(DIGITS, flat, images), whole, rtol=1e-4, atol=1e-5)
 
 
 def test_one_output_gives_a_column_of_errors() -> None:
@@ -189,5 +183,3 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"images|targets"):
             local_fit(DIGITS, flat, wrong_images, wrong_targets, 1, 3, 1e-3, stream(0))
-        with pytest.raises(ValueError, match=r"images|targets"):
-            evaluate(DIGITS, flat, wrong_images, wrong_targets)

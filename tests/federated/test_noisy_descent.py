@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from cluster.errors import UsageError
-from federated.fedgmm import noisy_descent as nd
 from federated.fedgmm.design import Array
-from federated.fedgmm.private import PrivateDesign
+from federated.fedgmm.private import noisy_descent as nd
+from federated.fedgmm.private.design import PrivateDesign
 from federated.fedgmm.scenarios import draw
 from federated.streams import stream
 

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from cluster.errors import UsageError
-from federated.fedgmm import private
 from federated.fedgmm.design import Array
-from federated.fedgmm.private import PrivateDesign, release, second_moments, svec, unsvec
+from federated.fedgmm.private import design as private
+from federated.fedgmm.private.design import PrivateDesign, release, second_moments, svec, unsvec
 from federated.fedgmm.rows import Rows
 from federated.streams import stream
 

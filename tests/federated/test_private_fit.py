@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from federated.fedgmm import private_fit
 from federated.fedgmm.design import Array
-from federated.fedgmm.private import PrivateDesign, release, second_moments, unsvec
+from federated.fedgmm.private import fit as private_fit
+from federated.fedgmm.private.design import PrivateDesign, release, second_moments, unsvec
 from federated.fedgmm.rows import Rows
 from federated.fedgmm.scenarios import draw
 from federated.privacy import Budget

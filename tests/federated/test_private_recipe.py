@@ -14,12 +14,13 @@ from cluster.errors import UsageError
 from cluster.evidence import Result
 from cluster.execute import start
 from cluster.run import Run
-from federated.fedgmm import example, private_client, recipe
+from federated.fedgmm import example, recipe
 from federated.fedgmm.config import Config
-from federated.fedgmm.privacy_settings import PrivacySettings
-from federated.fedgmm.private import PrivateDesign, second_moments, unsvec
-from federated.fedgmm.private_analysis import GRID, RELEASE, PrivateFindings, design_of, grid_of
-from federated.fedgmm.private_fit import PrivateLinear
+from federated.fedgmm.private import client as private_client
+from federated.fedgmm.private.analyse import GRID, RELEASE, PrivateFindings, design_of, grid_of
+from federated.fedgmm.private.design import PrivateDesign, second_moments, unsvec
+from federated.fedgmm.private.fit import PrivateLinear
+from federated.fedgmm.private.settings import PrivacySettings
 from federated.fedgmm.rows import Rows
 from federated.fedgmm.studies import studies
 from federated.grid import InProcessGrid

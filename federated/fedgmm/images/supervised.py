@@ -16,6 +16,7 @@ from federated.fedgmm.images.convnet import ConvNetwork, as_inputs
 from federated.fedgmm.images.files import Pixels
 from federated.fedgmm.rows import Floats
 
+
 def local_fit(
     network: ConvNetwork,
     start: Tensor,

@@ -20,7 +20,7 @@ import numpy as np
 
 from cluster.errors import UsageError
 from federated.fedgmm.design import Array
-from federated.fedgmm.private import PrivateDesign
+from federated.fedgmm.private.design import PrivateDesign
 from federated.fedgmm.rows import Rows
 from federated.privacy import Ledger, Release, epsilon_of_rho
 

@@ -15,10 +15,10 @@ from federated.fedgmm.analyse import DIRECT_SMOOTHING, Predict, mean_of
 from federated.fedgmm.config import CurveSettings
 from federated.fedgmm.design import Array, Arrays
 from federated.fedgmm.linear import Coefficient
-from federated.fedgmm.noisy_descent import private_descent
-from federated.fedgmm.private import second_moments, unsvec
-from federated.fedgmm.private_analysis import PrivateFindings
-from federated.fedgmm.private_fit import private_curve, private_linear
+from federated.fedgmm.private.analyse import PrivateFindings
+from federated.fedgmm.private.design import second_moments, unsvec
+from federated.fedgmm.private.fit import private_curve, private_linear
+from federated.fedgmm.private.noisy_descent import private_descent
 from federated.fedgmm.rows import Rows
 from federated.fedgmm.statistics import answer
 from federated.streams import stream

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from cluster.evidence import Section, Table
 from cluster.report import format_number
 from federated.fedgmm.config import Config
-from federated.fedgmm.private_analysis import PrivateFindings
+from federated.fedgmm.private.analyse import PrivateFindings
 
 Row = tuple[str, str]
 

@@ -22,7 +22,7 @@ import numpy as np
 from federated.fedgmm import bases
 from federated.fedgmm.design import Array
 from federated.fedgmm.linear import Coefficient, Estimate
-from federated.fedgmm.private import PrivateDesign, scaled, splines, svec, unsvec
+from federated.fedgmm.private.design import PrivateDesign, scaled, splines, svec, unsvec
 
 SMOOTHING = 100.0
 """Weight of a curve's roughness, chosen on seeds 0 to 2 of the simulations."""

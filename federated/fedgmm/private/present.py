@@ -12,11 +12,11 @@ from cluster.run import Run
 from federated.fedgmm.analyse import Predict
 from federated.fedgmm.config import Config
 from federated.fedgmm.linear import Z_95, Coefficient
-from federated.fedgmm.present_budget import budget_section, protection_section
-from federated.fedgmm.private import scaled, splines
-from federated.fedgmm.private_analysis import PrivateFindings
-from federated.fedgmm.private_baselines import curve_baselines, linear_baselines
-from federated.fedgmm.private_fit import PrivateCurve, PrivateLinear
+from federated.fedgmm.private.analyse import PrivateFindings
+from federated.fedgmm.private.baselines import curve_baselines, linear_baselines
+from federated.fedgmm.private.budget import budget_section, protection_section
+from federated.fedgmm.private.design import scaled, splines
+from federated.fedgmm.private.fit import PrivateCurve, PrivateLinear
 from federated.fedgmm.words import COLOURS, SKEW_ON_TREATMENT, name_of, over_seeds
 
 

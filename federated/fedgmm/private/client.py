@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from cluster.errors import UsageError
 from federated.federation import pack, unpack
 from federated.fedgmm.images.rows import ImageRows
-from federated.fedgmm.private import PrivateDesign, second_moments
+from federated.fedgmm.private.design import PrivateDesign, second_moments
 from federated.fedgmm.rows import Rows
 from federated.masking import Codec, client_keys, mask, noise_share
 from federated.streams import stream

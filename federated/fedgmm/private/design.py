@@ -12,7 +12,7 @@ which keeps inner products. Neighbours differ in one row, and the number of rows
 
 with equality for orthogonal v and u of length R: the sensitivity is sqrt 2 R^2. Gaussian noise on
 S makes everything computed from it private (Dwork, Talwar, Thakurta and Zhang, 2014, for private
-second moments); the estimators are in `private_fit`.
+second moments); the estimators are in `fit`.
 """
 
 from collections.abc import Mapping

@@ -19,9 +19,9 @@ from cluster.run import Run
 from federated.federation import Federation, Member, pack, unpack
 from federated.fedgmm.design import Array
 from federated.fedgmm.estimators import total
-from federated.fedgmm.privacy_settings import PrivacySettings, bounds_of
-from federated.fedgmm.private import PrivateDesign, release, unsvec
-from federated.fedgmm.private_fit import PrivateCurve, PrivateLinear, private_curve, private_linear
+from federated.fedgmm.private.design import PrivateDesign, release, unsvec
+from federated.fedgmm.private.fit import PrivateCurve, PrivateLinear, private_curve, private_linear
+from federated.fedgmm.private.settings import PrivacySettings, bounds_of
 from federated.fedgmm.studies import Study
 from federated.masking import FEWEST, Codec, Masked, MissingClientsError, SecureSum
 from federated.privacy import Budget, Ledger, Release, gaussian_epsilon
