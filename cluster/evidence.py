@@ -40,10 +40,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text cells for the report and the terminal."""
+    """A table of text cells for the report and, unless its cells are prose, the terminal."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    prose: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,5 +97,6 @@ class Result:
 def _section(data: Mapping[str, Any]) -> Section:
     table = data["table"]
     if table is not None:
-        table = Table(tuple(table["columns"]), tuple(tuple(row) for row in table["rows"]))
+        rows = tuple(tuple(row) for row in table["rows"])
+        table = Table(tuple(table["columns"]), rows, table.get("prose", False))
     return Section(data["title"], tuple(data["text"]), table, data["svg"], data["caption"])

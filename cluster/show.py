@@ -21,7 +21,7 @@ def outcome(done: "Outcome", as_json: bool) -> None:
     print(result.summary)
     print()
     for section in result.sections:
-        if section.table is None:
+        if section.table is None or section.table.prose:
             continue
         print(section.title)
         _table(section.table.columns, section.table.rows)

@@ -70,7 +70,9 @@ def protection_section(config: Config, found: Sequence[PrivateFindings]) -> Sect
         "This is a simulation of clients on one machine. The promises below are those of the "
         "messages between clients and server, and of the private estimate.",
     )
-    return Section("What is and is not protected", text, Table(("What", "Protection"), tuple(rows)))
+    return Section(
+        "What is and is not protected", text, Table(("What", "Protection"), tuple(rows), True)
+    )
 
 
 _SEEDS = (
