@@ -1,0 +1,29 @@
+"""The rounds through our own engine: the apps of `flower_rounds`, carried by `federated.engine`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+
+from benchmarks.peers import work
+from benchmarks.peers.flower_rounds import client_app, serve
+from federated import engine
+
+Carrier = Callable[[Callable[[Grid], float], ClientApp, int], float]
+
+ENGINES: dict[str, Carrier] = {"in_process": engine.in_process}
+"""What can carry the messages. An engine on Ray gets its place here."""
+
+
+def run(clients: int, rounds: int, carrier: str = "in_process") -> dict[str, Any]:
+    """Play the rounds with one of `ENGINES`."""
+    clock = work.Clock(rounds)
+    final_loss = ENGINES[carrier](
+        lambda grid: serve(grid, clients, clock, rounds), client_app, clients
+    )
+    return work.outcome("corymb", "corymb", clients, clock, rounds, final_loss)
+
+
+if __name__ == "__main__":
+    work.command(run)

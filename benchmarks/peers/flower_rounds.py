@@ -1,0 +1,77 @@
+"""The rounds in Flower's stock simulation engine: messages through it to actors on Ray.
+
+`client_app` and `serve` are plain Flower; other engines are given the same two.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from benchmarks.peers import work
+
+client_app = ClientApp()
+
+
+@client_app.train()
+def _train(message: Message, context: Context) -> Message:
+    work.one_thread()
+    network = work.Network()
+    received: ArrayRecord = message.content.array_records["arrays"]
+    network.take(received.to_numpy_ndarrays())
+    number = message.content.config_records["config"]["server-round"]
+    client = context.node_config["partition-id"]
+    assert isinstance(number, int)
+    work.train(network, number, int(client))
+    content = RecordDict(
+        {
+            "arrays": ArrayRecord(network.arrays()),
+            "metrics": MetricRecord({"num-examples": work.ROWS}),
+        }
+    )
+    return Message(content=content, reply_to=message)
+
+
+def serve(grid: Grid, clients: int, clock: work.Clock, rounds: int) -> float:
+    """Flower's FedAvg over all clients; returns the loss of the last global parameters."""
+    network = work.Network()
+    strategy = FedAvg(
+        fraction_evaluate=0.0, min_train_nodes=clients, min_available_nodes=clients
+    )
+
+    def ended(number: int, _: ArrayRecord) -> MetricRecord | None:
+        clock.ended(number)
+        return None
+
+    result = strategy.start(
+        grid, ArrayRecord(network.arrays()), num_rounds=rounds, evaluate_fn=ended
+    )
+    reached: Sequence[work.Floats] = result.arrays.to_numpy_ndarrays()
+    network.take(reached)
+    return work.loss_of(network, clients)
+
+
+def run(clients: int, rounds: int) -> dict[str, Any]:
+    """Play the rounds with the engine's defaults, except that an actor holds one CPU, not two."""
+    from flwr.simulation import run_simulation
+
+    logging.getLogger("flwr").setLevel(logging.WARNING)
+    clock = work.Clock(rounds)
+    losses: list[float] = []
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, _: Context) -> None:
+        losses.append(serve(grid, clients, clock, rounds))
+
+    resources: dict[str, int | float] = {"num_cpus": 1, "num_gpus": 0}
+    run_simulation(app, client_app, clients, backend_config={"client_resources": resources})
+    return work.outcome("flower", "flwr", clients, clock, rounds, losses[0])
+
+
+if __name__ == "__main__":
+    work.command(run)
