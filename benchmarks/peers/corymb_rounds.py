@@ -10,7 +10,7 @@ from benchmarks.peers import work
 from benchmarks.peers.flower_rounds import client_app, serve
 from federated import engine
 
-Carrier = Callable[[Callable[[Grid], float], ClientApp, int], float]
+Carrier = Callable[[Callable[[Grid], work.Network], ClientApp, int], work.Network]
 
 ENGINES: dict[str, Carrier] = {"in_process": engine.in_process}
 """What can carry the messages. An engine on Ray gets its place here."""
@@ -18,11 +18,11 @@ ENGINES: dict[str, Carrier] = {"in_process": engine.in_process}
 
 def run(clients: int, rounds: int, carrier: str = "in_process") -> dict[str, Any]:
     """Play the rounds with one of `ENGINES`."""
-    clock = work.Clock(rounds)
-    final_loss = ENGINES[carrier](
+    clock = work.Clock(rounds, work.born())
+    network = ENGINES[carrier](
         lambda grid: serve(grid, clients, clock, rounds), client_app, clients
     )
-    return work.outcome("corymb", "corymb", clients, clock, rounds, final_loss)
+    return work.outcome("corymb", "corymb", clients, rounds, clock, network)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@
 """
 
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -36,8 +35,8 @@ def _train(message: Message, context: Context) -> Message:
     return Message(content=content, reply_to=message)
 
 
-def serve(grid: Grid, clients: int, clock: work.Clock, rounds: int) -> float:
-    """Flower's FedAvg over all clients; returns the loss of the last global parameters."""
+def serve(grid: Grid, clients: int, clock: work.Clock, rounds: int) -> work.Network:
+    """Flower's FedAvg over all clients; returns the network with the last global parameters."""
     network = work.Network()
     strategy = FedAvg(
         fraction_evaluate=0.0, min_train_nodes=clients, min_available_nodes=clients
@@ -50,9 +49,8 @@ def serve(grid: Grid, clients: int, clock: work.Clock, rounds: int) -> float:
     result = strategy.start(
         grid, ArrayRecord(network.arrays()), num_rounds=rounds, evaluate_fn=ended
     )
-    reached: Sequence[work.Floats] = result.arrays.to_numpy_ndarrays()
-    network.take(reached)
-    return work.loss_of(network, clients)
+    network.take(result.arrays.to_numpy_ndarrays())
+    return network
 
 
 def run(clients: int, rounds: int) -> dict[str, Any]:
@@ -60,17 +58,17 @@ def run(clients: int, rounds: int) -> dict[str, Any]:
     from flwr.simulation import run_simulation
 
     logging.getLogger("flwr").setLevel(logging.WARNING)
-    clock = work.Clock(rounds)
-    losses: list[float] = []
+    clock = work.Clock(rounds, work.born())
+    reached: list[work.Network] = []
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, _: Context) -> None:
-        losses.append(serve(grid, clients, clock, rounds))
+        reached.append(serve(grid, clients, clock, rounds))
 
     resources: dict[str, int | float] = {"num_cpus": 1, "num_gpus": 0}
     run_simulation(app, client_app, clients, backend_config={"client_resources": resources})
-    return work.outcome("flower", "flwr", clients, clock, rounds, losses[0])
+    return work.outcome("flower", "flwr", clients, rounds, clock, reached[0])
 
 
 if __name__ == "__main__":

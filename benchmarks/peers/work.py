@@ -109,13 +109,22 @@ def _tree_seconds() -> float:
     return total
 
 
-class Clock:
-    """Reads wall and CPU time at the end of round 1 and of the last round."""
+def born() -> float:
+    """When this process began, in seconds since the epoch."""
+    return float(psutil.Process().create_time())
 
-    def __init__(self, rounds: int) -> None:
+
+class Clock:
+    """Reads wall and CPU time at the end of round 1 and of the last round.
+
+    Start-up is counted from `since`, the birth of the process that was asked for the rounds.
+    """
+
+    def __init__(self, rounds: int, since: float) -> None:
         if rounds < 2:
             raise ValueError("rounds must be 2 or more: the first one counts as start-up")
         self._rounds = rounds
+        self._since = since
         self._read: dict[int, tuple[float, float]] = {}
 
     def ended(self, number: int) -> None:
@@ -126,28 +135,28 @@ class Clock:
     def seconds(self) -> dict[str, float]:
         """Seconds a round over rounds 2 to the last, and the seconds before round 2.
 
-        Start-up runs from the birth of the process to the end of round 1, less one later round.
+        Start-up runs to the end of round 1, less one later round.
         """
         (wall, cpu), (last_wall, last_cpu) = self._read[1], self._read[self._rounds]
         each = (last_wall - wall) / (self._rounds - 1)
         return {
             "seconds_per_round": each,
             "cpu_seconds_per_round": (last_cpu - cpu) / (self._rounds - 1),
-            "startup_seconds": wall - psutil.Process().create_time() - each,
+            "startup_seconds": wall - self._since - each,
         }
 
 
 def outcome(
-    peer: str, package: str, clients: int, clock: Clock, rounds: int, final_loss: float
+    peer: str, package: str, clients: int, rounds: int, clock: Clock, network: nn.Module
 ) -> dict[str, Any]:
-    """One measurement in the form that the benchmark reads."""
+    """One measurement in the form that the benchmark reads; `network` holds what was reached."""
     return {
         "peer": peer,
         "version": version(package),
         "clients": clients,
         "rounds": rounds,
         **clock.seconds(),
-        "final_loss": final_loss,
+        "final_loss": loss_of(network, clients),
     }
 
 
