@@ -8,22 +8,22 @@ from flwr.serverapp import Grid
 
 from benchmarks.peers import work
 from benchmarks.peers.flower_rounds import client_app, serve
-from federated import engine
+from federated.engine import in_process
 
 Carrier = Callable[[Callable[[Grid], work.Network], ClientApp, int], work.Network]
 
-ENGINES: dict[str, Carrier] = {"in_process": engine.in_process}
+ENGINES: dict[str, Carrier] = {"in_process": in_process}
 """What can carry the messages. An engine on Ray gets its place here."""
 
 
-def run(clients: int, rounds: int, carrier: str = "in_process") -> dict[str, Any]:
+def run(clients: int, rounds: int, engine: str = "in_process") -> dict[str, Any]:
     """Play the rounds with one of `ENGINES`."""
     clock = work.Clock(rounds, work.born())
-    network = ENGINES[carrier](
-        lambda grid: serve(grid, clients, clock, rounds), client_app, clients
-    )
-    return work.outcome("corymb", "corymb", clients, rounds, clock, network)
+    carry = ENGINES[engine]
+    network = carry(lambda grid: serve(grid, clients, clock, rounds), client_app, clients)
+    measured = work.outcome("corymb", "corymb", clients, rounds, clock, network)
+    return {**measured, "engine": engine}
 
 
 if __name__ == "__main__":
-    work.command(run)
+    work.command(run, tuple(ENGINES))

@@ -38,9 +38,7 @@ def _train(message: Message, context: Context) -> Message:
 def serve(grid: Grid, clients: int, clock: work.Clock, rounds: int) -> work.Network:
     """Flower's FedAvg over all clients; returns the network with the last global parameters."""
     network = work.Network()
-    strategy = FedAvg(
-        fraction_evaluate=0.0, min_train_nodes=clients, min_available_nodes=clients
-    )
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=clients, min_available_nodes=clients)
 
     def ended(number: int, _: ArrayRecord) -> MetricRecord | None:
         clock.ended(number)
@@ -54,7 +52,7 @@ def serve(grid: Grid, clients: int, clock: work.Clock, rounds: int) -> work.Netw
 
 
 def run(clients: int, rounds: int) -> dict[str, Any]:
-    """Play the rounds with the engine's defaults, except that an actor holds one CPU, not two."""
+    """Play the rounds with as many actors as there are CPUs."""
     from flwr.simulation import run_simulation
 
     logging.getLogger("flwr").setLevel(logging.WARNING)
@@ -66,8 +64,12 @@ def run(clients: int, rounds: int) -> dict[str, Any]:
     def main(grid: Grid, _: Context) -> None:
         reached.append(serve(grid, clients, clock, rounds))
 
-    resources: dict[str, int | float] = {"num_cpus": 1, "num_gpus": 0}
-    run_simulation(app, client_app, clients, backend_config={"client_resources": resources})
+    run_simulation(
+        server_app=app,
+        client_app=client_app,
+        num_supernodes=clients,
+        backend_config={"client_resources": {"num_cpus": 1.0, "num_gpus": 0.0}},
+    )
     return work.outcome("flower", "flwr", clients, rounds, clock, reached[0])
 
 

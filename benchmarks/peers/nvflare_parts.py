@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nvflare.apis.executor import Executor  # type: ignore[import-not-found]
-from nvflare.apis.fl_constant import FLMetaKey  # type: ignore[import-not-found]
-from nvflare.app_common.abstract.fl_model import (  # type: ignore[import-not-found]
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import FLMetaKey
+from nvflare.app_common.abstract.fl_model import (
     FLModel,
     ParamsType,
 )
-from nvflare.app_common.utils.fl_model_utils import (  # type: ignore[import-not-found]
+from nvflare.app_common.utils.fl_model_utils import (
     FLModelUtils,
 )
-from nvflare.app_common.workflows.fedavg import FedAvg  # type: ignore[import-not-found]
+from nvflare.app_common.workflows.fedavg import FedAvg
 
 from benchmarks.peers import work
+
 
 def _named(network: work.Network) -> dict[str, work.Floats]:
     return {str(i): array for i, array in enumerate(network.arrays())}

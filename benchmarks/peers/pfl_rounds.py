@@ -6,16 +6,16 @@ from itertools import cycle
 from typing import Any
 
 import torch
-from pfl.aggregate.simulate import SimulatedBackend  # type: ignore[import-not-found]
-from pfl.aggregate.weighting import WeightByDatapoints  # type: ignore[import-not-found]
-from pfl.algorithm.base import NNAlgorithmParams  # type: ignore[import-not-found]
-from pfl.algorithm.federated_averaging import FederatedAveraging  # type: ignore[import-not-found]
-from pfl.callback.base import TrainingProcessCallback  # type: ignore[import-not-found]
-from pfl.data.dataset import Dataset  # type: ignore[import-not-found]
-from pfl.data.federated_dataset import FederatedDataset  # type: ignore[import-not-found]
-from pfl.hyperparam import NNTrainHyperParams  # type: ignore[import-not-found]
-from pfl.metrics import Metrics, Weighted  # type: ignore[import-not-found]
-from pfl.model.pytorch import PyTorchModel  # type: ignore[import-not-found]
+from pfl.aggregate.simulate import SimulatedBackend
+from pfl.aggregate.weighting import WeightByDatapoints
+from pfl.algorithm.base import NNAlgorithmParams
+from pfl.algorithm.federated_averaging import FederatedAveraging
+from pfl.callback.base import TrainingProcessCallback
+from pfl.data.dataset import Dataset
+from pfl.data.federated_dataset import FederatedDataset
+from pfl.hyperparam import NNTrainHyperParams
+from pfl.metrics import Metrics, Weighted
+from pfl.model.pytorch import PyTorchModel
 from torch import Tensor, nn
 
 from benchmarks.peers import work

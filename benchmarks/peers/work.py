@@ -15,7 +15,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import psutil  # type: ignore[import-untyped, unused-ignore]
+import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -91,6 +91,26 @@ def loss_of(network: nn.Module, clients: int) -> float:
     return float(torch.stack(losses).mean())
 
 
+def average(sent: Sequence[Sequence[Floats]]) -> list[Floats]:
+    """FedAvg of clients with equally many rows: the mean of each array."""
+    return [np.mean(arrays, axis=0, dtype=np.float32) for arrays in zip(*sent, strict=True)]
+
+
+def bare(clients: int, rounds: int, ended: Callable[[int], None]) -> Network:
+    """The rounds as a plain loop, with nothing that carries messages; tells of each round's end."""
+    network = Network()
+    for number in range(1, rounds + 1):
+        start = network.arrays()
+        sent = []
+        for client in range(clients):
+            network.take(start)
+            train(network, number, client)
+            sent.append(network.arrays())
+        network.take(average(sent))
+        ended(number)
+    return network
+
+
 def one_thread() -> None:
     """Keep torch to one thread: the network is too small to share out."""
     torch.set_num_threads(1)
@@ -160,11 +180,15 @@ def outcome(
     }
 
 
-def command(run: Callable[[int, int], dict[str, Any]]) -> None:
-    """Read `--clients` and `--rounds`, run, and print one line of JSON, the last of the output."""
+def command(run: Callable[..., dict[str, Any]], engines: Sequence[str] = ()) -> None:
+    """Read `--clients` and `--rounds`, run, and print one line of JSON, the last of the output.
+
+    A script with a choice of engines is also given `--engine`, the first one unless told.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=20)
-    arguments = parser.parse_args()
+    if engines:
+        parser.add_argument("--engine", choices=engines, default=engines[0])
     one_thread()
-    print(json.dumps(run(arguments.clients, arguments.rounds)), flush=True)
+    print(json.dumps(run(**vars(parser.parse_args()))), flush=True)
