@@ -80,11 +80,18 @@ _CACHED = os.access(Path(__file__).parent, os.W_OK) or "NUMBA_CACHE_DIR" in os.e
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile with numba; cached beside this file, or not at all where that cannot be written.
+    """Compile with numba, as a part of what calls it: IEEE arithmetic, division by zero is inf."""
+    made: Callable[P, R] = njit(error_model="numpy")(function)
+    return made
 
-    Left alone, numba would fall back to a folder under the user's home, and would take a cached
-    function as long as its own file is unchanged, whatever became of the functions it calls: so
-    the name under which it is cached carries a digest of all compiled code.
+
+def entry(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile with numba what Python calls, and keep it beside the source for the next process.
+
+    Left alone, numba would fall back to a folder under the user's home where the source cannot be
+    written, and would take a kept function as long as its own file is unchanged, whatever became
+    of the functions it calls: so it is kept beside the source or not at all, under a name that
+    carries a digest of all compiled code.
     """
     function.__qualname__ += f"-{_SOURCES}"
     made: Callable[P, R] = njit(cache=_CACHED, error_model="numpy", nogil=True)(function)
@@ -105,7 +112,7 @@ def exponential(x: float) -> float:
     p = (p * r + 0.008333333333333333) * r + 0.041666666666666664
     p = ((p * r + 0.16666666666666666) * r + 0.5) * r + 1.0
     low: np.int64 = np.float64(shifted).view(np.int64)
-    power: float = ((low + np.int64(1023)) << np.int64(52)).view(np.float64)
+    power: float = np.int64((low + np.int64(1023)) << np.int64(52)).view(np.float64)
     return (p * r + 1.0) * power
 
 

@@ -8,7 +8,7 @@ import math
 
 from envs.compiled import (
     ASKED, LANES, MODE, NOT_A_NUMBER, OVER, OWN, TERMINATED, TIME, TRUNCATED, Flags, Floats,
-    Singles, Words, begin, compiled, exponential, look, quantile, uniform,
+    Singles, Words, begin, compiled, entry, exponential, look, quantile, uniform,
 )  # fmt: skip
 
 # Fields of a row: state, valve and its last move, tracking; inputs in force, noise on CAi, inputs
@@ -142,7 +142,7 @@ def cstr_judge(
         truncated[i] = (time >= plan[SAMPLES]) & (not tripped)
 
 
-@compiled
+@entry
 def cstr_advance(
     actions: Singles, rows: Floats, words: Words, plan: Floats, setpoints: Floats,
     changes: Floats, select: Floats, obs: Singles, reward: Floats, terminated: Flags,
@@ -180,7 +180,7 @@ def cstr_advance(
     return answer
 
 
-@compiled
+@entry
 def cstr_reset(
     chosen: Flags, rows: Floats, words: Words, plan: Floats, setpoints: Floats, select: Floats,
     obs: Singles,
