@@ -187,19 +187,6 @@ def operating_point(plant: CSTRPlant, temperature: float) -> OperatingPoint:
     return OperatingPoint(ca, temperature, tc, sensed(temperature), m, fc)
 
 
-def as_plants(plant: CSTRPlant | Sequence[CSTRPlant], count: int) -> tuple[CSTRPlant, ...]:
-    """One plant a row: the same for all, or one for each of `count` rows.
-
-    Raises
-    ------
-    ValueError : for another number of plants.
-    """
-    plants = (plant,) * count if isinstance(plant, CSTRPlant) else tuple(plant)
-    if len(plants) != count:
-        raise ValueError(f"There are {len(plants)} reactors for {count} environments.")
-    return plants
-
-
 def gain(plant: CSTRPlant, temperature: float, step: float = 1e-3) -> float:
     """Return dT/dm at rest, C per unit of m, by a central difference of `operating_point`."""
     above = operating_point(plant, temperature + step).m

@@ -6,9 +6,9 @@ import numpy as np
 
 from envs import cstr_kernel as kernel
 from envs.compiled import MODE, TIME
-from envs.cstr_plant import GAS, SAMPLE, CSTRPlant, as_plants, operating_point
+from envs.cstr_plant import GAS, SAMPLE, CSTRPlant, operating_point
 from envs.cstr_settings import OBSERVABLES, CSTRSettings
-from envs.simulation import Flags, Floats, Port, Simulation
+from envs.simulation import Flags, Floats, Port, Simulation, one_each
 
 _OBSERVED = {
     "CA": kernel.CA, "T": kernel.T, "TC": kernel.TC, "b": kernel.B, "m": kernel.M,
@@ -68,7 +68,7 @@ class CSTRSimulation(Simulation):
 
 def _constants(settings: CSTRSettings, count: int) -> dict[int, Floats]:
     """Inputs, start and coefficients of each row, by field; each (count,)."""
-    plants = as_plants(settings.plant, count)
+    plants = one_each(settings.plant, count)
     by_plant = {p: _constants_of(p, settings.start) for p in set(plants)}
     return {k: np.array([by_plant[p][k] for p in plants]) for k in by_plant[plants[0]]}
 

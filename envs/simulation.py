@@ -1,8 +1,9 @@
-"""Which arrays hold n rows of a plant, and how are they read and begun? The compiled code's other half."""
+"""Which arrays hold n rows of a plant, and how are they read, seeded and given a mode?"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from envs.compiled import ASKED, EPISODE, KEY, LANES, MODE, mix
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Flags = NDArray[np.bool_]
+Plant = TypeVar("Plant")
 
 
 @dataclass(frozen=True)
@@ -109,3 +111,16 @@ class Simulation(ABC):
         if mode is not None and not ((asked >= 0) & (asked < self.modes)).all():
             raise ValueError(f"mode must lie between 0 and {self.modes - 1}; it is {mode!r}.")
         self.put(ASKED, asked)
+
+
+def one_each(plant: Plant | Sequence[Plant], count: int) -> tuple[Plant, ...]:
+    """One plant a row: the same for all, or those given, one for each of `count` rows.
+
+    Raises
+    ------
+    ValueError : for another number of plants.
+    """
+    plants = tuple(plant) if isinstance(plant, Sequence) else (plant,) * count
+    if len(plants) != count:
+        raise ValueError(f"There are {len(plants)} plants for {count} environments.")
+    return plants
