@@ -4,8 +4,20 @@ The equations are in `envs.bioreactor_plant`; tests hold the two against each ot
 """
 
 from envs.compiled import (
-    LANES, NOT_A_NUMBER, OVER, OWN, TERMINATED, TIME, Flags, Floats, Singles, Words, begin,
-    compiled, entry, look,
+    LANES,
+    NOT_A_NUMBER,
+    OVER,
+    OWN,
+    TERMINATED,
+    TIME,
+    Flags,
+    Floats,
+    Singles,
+    Words,
+    begin,
+    compiled,
+    entry,
+    look,
 )  # fmt: skip
 
 # Fields of a row: state, controls in force and their summed moves, time to go, k, coefficients.

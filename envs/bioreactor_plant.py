@@ -46,6 +46,7 @@ class BioreactorPlant:
     d: float = 1.0
 
     def __post_init__(self) -> None:
+        """Hold every parameter against its range."""
         number("a of the bioreactor", self.a, 0.0, 1.0)
         number("b of the bioreactor", self.b, 0.0, 10.0)
         number("d of the bioreactor", self.d, 0.0, 10.0)

@@ -43,6 +43,7 @@ class BioreactorSettings:
     move: float = 0.01
 
     def __post_init__(self) -> None:
+        """Hold every attribute against its range."""
         need(len(self.ks) > 0, "ks is empty; it must hold one for each mode.")
         for k in self.ks:
             number("k of the bioreactor", k, 0.0, 10.0)

@@ -7,8 +7,24 @@ speed. Tests hold the two against each other and against LSODA.
 import math
 
 from envs.compiled import (
-    ASKED, LANES, MODE, NOT_A_NUMBER, OVER, OWN, TERMINATED, TIME, TRUNCATED, Flags, Floats,
-    Singles, Words, begin, compiled, entry, exponential, look, quantile, uniform,
+    LANES,
+    NOT_A_NUMBER,
+    OVER,
+    OWN,
+    TERMINATED,
+    TIME,
+    TRUNCATED,
+    Flags,
+    Floats,
+    Singles,
+    Words,
+    begin,
+    compiled,
+    entry,
+    exponential,
+    look,
+    quantile,
+    uniform,
 )  # fmt: skip
 
 # Fields of a row: state, valve and its last move, tracking; inputs in force, noise on CAi, inputs
@@ -51,10 +67,10 @@ def cstr_physics(s: Floats, w: int, h: float) -> None:
         ca, t, tc, b = s[CA * LANES + i], s[T * LANES + i], s[TC * LANES + i], s[B * LANES + i]
         fc = s[FC_MAX * LANES + i] * exponential(-s[M * LANES + i] * s[LN_ALPHA * LANES + i])
         fixed = (
-            s[F * LANES + i] * s[PER_V * LANES + i], s[CAI * LANES + i] + s[DRIFT * LANES + i], s[TI * LANES + i],
-            s[TCI * LANES + i], fc * s[PER_VC * LANES + i], s[K0 * LANES + i],
-            s[E_R * LANES + i], s[SECOND * LANES + i], s[FIRST * LANES + i], s[HEAT * LANES + i],
-            s[WARM * LANES + i], s[COOL * LANES + i], s[PER_TAU * LANES + i],
+            s[F * LANES + i] * s[PER_V * LANES + i], s[CAI * LANES + i] + s[DRIFT * LANES + i],
+            s[TI * LANES + i], s[TCI * LANES + i], fc * s[PER_VC * LANES + i],
+            s[K0 * LANES + i], s[E_R * LANES + i], s[SECOND * LANES + i], s[FIRST * LANES + i],
+            s[HEAT * LANES + i], s[WARM * LANES + i], s[COOL * LANES + i], s[PER_TAU * LANES + i],
         )  # fmt: skip
         p, q, r, u = cstr_rates(ca, t, tc, b, *fixed)
         p2, q2, r2, u2 = cstr_rates(ca + g * p, t + g * q, tc + g * r, b + g * u, *fixed)

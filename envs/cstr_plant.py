@@ -73,6 +73,7 @@ class CSTRPlant:
     reaction_order: int = 2
 
     def __post_init__(self) -> None:
+        """Hold every parameter against its range."""
         for field in fields(self):
             value = getattr(self, field.name)
             if not math.isfinite(value):
@@ -169,11 +170,14 @@ def operating_point(plant: CSTRPlant, temperature: float) -> OperatingPoint:
     dilution = plant.F / plant.V
     k = plant.reaction_constant(temperature)
     if plant.reaction_order == 2:
-        ca = 2 * dilution * plant.CAi / (dilution + math.sqrt(dilution**2 + 4 * k * dilution * plant.CAi))  # fmt: skip
+        root = math.sqrt(dilution**2 + 4 * k * dilution * plant.CAi)
+        ca = 2 * dilution * plant.CAi / (dilution + root)
     else:
         ca = dilution * plant.CAi / (dilution + k)
     rate = k * ca**plant.reaction_order
-    released = plant.F * plant.rho * plant.cp * (plant.Ti - temperature) - plant.dHr * plant.V * rate
+    released = (
+        plant.F * plant.rho * plant.cp * (plant.Ti - temperature) - plant.dHr * plant.V * rate
+    )
     tc = temperature - released / (plant.U * plant.A)
     span = plant.rho_c * plant.cpc * (tc - plant.Tci)
     fc = released / span if span else math.inf
@@ -192,4 +196,3 @@ def gain(plant: CSTRPlant, temperature: float, step: float = 1e-3) -> float:
     above = operating_point(plant, temperature + step).m
     below = operating_point(plant, temperature - step).m
     return 2 * step / (above - below)
-

@@ -44,6 +44,7 @@ class Noise:
     correlation: float = 0.9
 
     def __post_init__(self) -> None:
+        """Hold every attribute against its range."""
         number("sd of the noise", self.sd, 0.0, 1e3)
         number("correlation of the noise", self.correlation, 0.0, 1.0 - 1e-9)
 
@@ -60,6 +61,7 @@ class StepChange:
     size: float
 
     def __post_init__(self) -> None:
+        """Hold every attribute against its range."""
         choice("input of a step change", self.input, INPUTS)
         number("sample of a step change", self.sample, 0, 1e9)
         need(math.isfinite(self.size), f"size of a step change is {self.size}, not a number.")
@@ -90,6 +92,7 @@ class Reward:
     trip: float = 0.0
 
     def __post_init__(self) -> None:
+        """Hold every attribute against its range."""
         for name in ("absolute", "square", "move", "bonus", "band", "trip"):
             number(f"{name} of the reward", getattr(self, name), 0.0, 1e12)
 
@@ -109,6 +112,7 @@ class Safety:
     high: float = math.inf
 
     def __post_init__(self) -> None:
+        """Hold every attribute against its range."""
         need(self.rate > 0, f"rate of the safety limits is {self.rate}; it must be positive.")
         need(self.low < self.high, f"The trip limits {self.low} and {self.high} are not in order.")
 
@@ -147,6 +151,7 @@ class CSTRSettings:
     safety: Safety = field(default_factory=Safety)
 
     def __post_init__(self) -> None:
+        """Hold every attribute against its range."""
         number("start", self.start, -273.0, 999.0)
         need(len(self.setpoints) > 0, "setpoints is empty; it must hold one for each mode.")
         for setpoint in self.setpoints:

@@ -6,7 +6,7 @@ with seed s draws what a single environment draws that is reset with seed s + i.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -38,8 +38,6 @@ class ProcessEnv(gymnasium.Env[Singles, Singles]):
     ValueError : for an action that is not a number or has the wrong shape, an episode stepped
         beyond its end, a mode or option that there is not.
     """
-
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -103,14 +101,10 @@ class ProcessVectorEnv(VectorEnv[Singles, Singles, NDArray[Any]]):
         mode or option that there is not, another number of seeds than rows.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {
-        "render_modes": [],
-        "autoreset_mode": AutoresetMode.NEXT_STEP,
-    }
-
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.num_envs = simulation.count
+        self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_action_space = box(simulation.action_port)
         self.single_observation_space = box(simulation.obs_port)
         self.action_space = box(simulation.action_port, self.num_envs)

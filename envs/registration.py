@@ -1,7 +1,7 @@
 """Under which names does Gymnasium know the environments?
 
-Installed, the package's entry point in the group `gymnasium.envs` registers them as soon as
-Gymnasium is imported; from a bare checkout, call `register()`.
+Importing this module registers them, which Gymnasium also does itself for a name such as
+`gymnasium.make("envs.registration:corymb/CSTR-v0")`.
 """
 
 import gymnasium
@@ -22,6 +22,7 @@ def register() -> None:
     """
     for name, (one, many) in _ENVS.items():
         if name not in gymnasium.registry:
-            gymnasium.register(
-                name, entry_point=one, vector_entry_point=many, order_enforce=False
-            )  # fmt: skip
+            gymnasium.register(name, one, order_enforce=False, vector_entry_point=many)
+
+
+register()
