@@ -39,11 +39,15 @@ def phi2(z: float) -> float:
 
 @compiled
 def bioreactor_move(s: Floats, w: int, actions: Singles, highest: float) -> None:
-    """Set the controls from actions (w, 2), clipped to [0, highest], and sum their moves."""
+    """Set the controls from actions (w, 2), clipped to [0, highest], and sum their moves.
+
+    The first controls of an episode are no move: there is none before them.
+    """
     for i in range(w):
         u1 = min(max(float(actions[i, 0]), 0.0), highest)
         u2 = min(max(float(actions[i, 1]), 0.0), highest)
-        s[MOVED * LANES + i] = abs(u1 - s[U1 * LANES + i]) + abs(u2 - s[U2 * LANES + i])
+        moved = abs(u1 - s[U1 * LANES + i]) + abs(u2 - s[U2 * LANES + i])
+        s[MOVED * LANES + i] = moved if s[TIME * LANES + i] > 0.0 else 0.0
         s[U1 * LANES + i] = u1
         s[U2 * LANES + i] = u2
 

@@ -33,7 +33,7 @@ class BioreactorSettings:
     ks : k of each mode, in [0, 10].
     mode : the mode of every episode; None draws it anew for each.
     observe : names out of `OBSERVABLES`, in order; u1 and u2 are the last controls.
-    move : weight of |du1| + |du2| in the reward of equation 32; the first move is from (0, 0).
+    move : weight of |du1| + |du2| in the reward of equation 32; the first controls are no move.
     """
 
     plant: BioreactorPlant | Sequence[BioreactorPlant] = field(default_factory=BioreactorPlant)

@@ -65,6 +65,28 @@ class CSTRSimulation(Simulation):
             chosen, self.rows, self.words, self._plan, self._setpoints, self._select, self.obs
         )
 
+    def inputs(self) -> Floats:
+        """Return CAi with its noise, Ti, Tci and F as they were in the last sample, (n, 4)."""
+        concentration = self.read("CAi") + self.read("drift")
+        return np.column_stack([concentration, *(self.read(name) for name in ("Ti", "Tci", "F"))])
+
+    def foresee(self, samples: int) -> Floats:
+        """Return what `inputs` will be in each of the coming samples, (n, samples, 4).
+
+        Beyond the end of a row's episode they stay what they were last.
+        """
+        future = self.copy()
+        future.actions[:] = 0.0
+        seen = np.empty((self.count, samples, 4))
+        going = np.ones(self.count, np.bool_)
+        now = self.inputs()
+        for t in range(samples):
+            future.advance()
+            now = np.where(going[:, None], future.inputs(), now)
+            seen[:, t] = now
+            going &= future.read("sample") < self.settings.samples
+        return seen
+
 
 def _constants(settings: CSTRSettings, count: int) -> dict[int, Floats]:
     """Inputs, start and coefficients of each row, by field; each (count,)."""

@@ -32,10 +32,11 @@ def _column(name: str, values: ArrayLike, rows: int) -> Floats:
 
 
 def iae(temperature: ArrayLike, setpoint: ArrayLike, sample: float = SAMPLE) -> Floats:
-    """Integral of the absolute error, C s: the sum of |error| after each sample, times its length."""
+    """Integral of the absolute error, C s: |error| after each sample, summed, times its length."""
     t = _series("temperature", temperature)
     error: Floats = np.abs(t - _column("setpoint", setpoint, len(t)))
-    return error.sum(axis=1) * sample
+    total: Floats = error.sum(axis=1) * sample
+    return total
 
 
 def overshoot(temperature: ArrayLike, start: ArrayLike, setpoint: ArrayLike) -> Floats:
@@ -46,7 +47,8 @@ def overshoot(temperature: ArrayLike, start: ArrayLike, setpoint: ArrayLike) -> 
     ValueError : where the set-point is the start, so that there is no step.
     """
     progress = _progress(temperature, start, setpoint)
-    return np.maximum(progress.max(axis=1) - 1.0, 0.0)
+    beyond: Floats = np.maximum(progress.max(axis=1) - 1.0, 0.0)
+    return beyond
 
 
 def settling_time(
@@ -56,14 +58,14 @@ def settling_time(
     band: float = 0.02,
     sample: float = SAMPLE,
 ) -> Floats:
-    """Time, s, of the first sample from which on the error stays within band * step; else inf.
+    """Time, s, of the last sample whose error exceeds band * step; inf if that is the last of all.
 
     band is 0.02 or 0.05 by custom. Raises ValueError as `overshoot` does.
     """
     outside = np.abs(_progress(temperature, start, setpoint) - 1.0) > band
     samples = outside.shape[1]
     last = np.where(outside.any(axis=1), samples - np.argmax(outside[:, ::-1], axis=1), 0)
-    return np.where(last == samples, np.inf, (last + 1.0) * sample)
+    return np.where(last == samples, np.inf, last * sample)
 
 
 def _progress(temperature: ArrayLike, start: ArrayLike, setpoint: ArrayLike) -> Floats:
@@ -110,7 +112,7 @@ def ratio(values: ArrayLike, reference: ArrayLike) -> Floats:
     """
     below = np.asarray(reference, np.float64)
     if not (below > 0).all():
-        raise ValueError(f"A ratio's reference must be positive; it is {reference}.")
+        raise ValueError(f"A ratio's reference must be positive; it is {below}.")
     quotient: Floats = np.asarray(values, np.float64) / below
     return quotient
 

@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,6 +87,10 @@ class Simulation(ABC):
         if name not in self.names:
             raise ValueError(f"{name!r} is not known; there are {', '.join(sorted(self.names))}.")
         return self.get(self.names[name])
+
+    def copy(self) -> Self:
+        """Return the same rows, from here on on their own; their noise will be the same."""
+        return deepcopy(self)
 
     def mode(self) -> NDArray[np.int64]:
         """Return the mode (n,) of each row's episode."""
