@@ -5,7 +5,7 @@ sample minimises the summed |error| over its horizon; it is what a controller ca
 where noise and disturbances leave no bound in closed form.
 """
 
-from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from envs.checks import need
 from envs.cstr_plant import CSTRPlant, operating_point
 from envs.cstr_simulation import CSTRSimulation
-from envs.optimal import casadi, cstr_step, solve
+from envs.optimal import casadi, cstr_step, prepare, solve
 
 Floats = NDArray[np.float64]
 _SCALE = np.array([1.0, 100.0, 100.0, 1.0])
@@ -83,7 +83,8 @@ class _Problem:
         self._inputs = p.parameter(4, horizon)
         state, valve, inputs = ca.MX.sym("x", 4), ca.MX.sym("m"), ca.MX.sym("inputs", 4)
         after = cstr_step(plant, state * _SCALE, valve, inputs) / _SCALE
-        step = ca.Function("step", [state, valve, inputs], [after]).map(horizon)
+        self._step = ca.Function("step", [state, valve, inputs], [after]).expand()
+        step = self._step.map(horizon)
         p.subject_to(self._x[:, 0] == self._start)
         p.subject_to(self._x[:, 1:] == step(self._x[:, :-1], self._m, self._inputs))
         error = self._setpoint - _SCALE[1] * self._x[1, 1:]
@@ -93,6 +94,7 @@ class _Problem:
             p.subject_to(size >= -of)
         p.subject_to(p.bounded(0, self._m, 1))
         p.minimize(ca.sum2(self._size) + move * ca.sum2(self._moved))
+        prepare(p, tolerance=1e-7)
 
     def plan(
         self, state: Floats, valve: float, setpoint: float, inputs: Floats, last: Floats | None
@@ -105,29 +107,26 @@ class _Problem:
         ):  # fmt: skip
             p.set_value(parameter, value)
         guess = self._guess(valve, setpoint, last)
-        path = self._path(state, guess, inputs)
+        path = self._path(state / _SCALE, guess, inputs)
         p.set_initial(self._m, guess)
-        p.set_initial(self._x, path / _SCALE[:, None])
-        p.set_initial(self._size, np.abs(setpoint - path[1, 1:]) + 1e-3)
+        p.set_initial(self._x, path)
+        p.set_initial(self._size, np.abs(setpoint - _SCALE[1] * path[1, 1:]) + 1e-3)
         p.set_initial(self._moved, np.abs(np.diff(guess, prepend=valve)) + 1e-3)
         found: Any = solve(p)
         positions: Floats = np.clip(np.array(found.value(self._m)).reshape(-1), 0.0, 1.0)
         return positions
 
     def _guess(self, valve: float, setpoint: float, last: Floats | None) -> Floats:
+        """Valve positions (horizon,) to start from: the last plan, or what holds the set-point."""
         if last is not None:
             return np.append(last[1:], last[-1])
-        try:
+        with suppress(ValueError):  # it cannot be held, and the solver starts from the valve as is
             valve = operating_point(self.plant, setpoint).m
-        except ValueError:  # the set-point cannot be held; the solver may still come nearest
-            pass
         return np.full(self.horizon, valve)
 
     def _path(self, state: Floats, valves: Floats, inputs: Floats) -> Floats:
-        """Where those valve positions would lead, (4, horizon + 1)."""
-        ca = casadi()
-        path: Sequence[Floats] = [state]
+        """Where those valve positions would lead, scaled, (4, horizon + 1)."""
+        path = [state]
         for valve, given in zip(valves, inputs, strict=True):
-            after = cstr_step(self.plant, ca.DM(path[-1]), float(valve), ca.DM(given))
-            path = [*path, np.array(after).reshape(4)]
+            path.append(np.array(self._step(path[-1], valve, given)).reshape(4))
         return np.array(path).T

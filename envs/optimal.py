@@ -97,6 +97,7 @@ def cstr_optimum(
     problem.set_initial(x, np.tile((end.state / scale)[:, None], samples + 1))
     problem.set_initial(m, end.m)
     problem.set_initial(size, 0.1)
+    prepare(problem)
     found = solve(problem)
     states = (np.array(found.value(x)).T * scale).reshape(samples + 1, 4)
     iae = float(np.abs(setpoint - states[1:, 1]).sum() * SAMPLE)
@@ -130,6 +131,7 @@ def bioreactor_optimum(
     problem.subject_to(problem.bounded(0, ca.vec(u), U_MAX))
     gained = y[1, -1] - move * ca.sum1(ca.vec(moved))
     problem.minimize(-gained + (0 if move else 1e-12 * ca.sum1(ca.vec(moved))))
+    prepare(problem)
     best: Optimum | None = None
     for seed in seeds:
         problem.set_initial(u, np.random.default_rng(seed).uniform(0, U_MAX, (2, INTERVALS)))
@@ -144,15 +146,20 @@ def bioreactor_optimum(
     return best
 
 
+def prepare(problem: Any, tolerance: float = 1e-9) -> None:
+    """Give an `Opti` problem its solver, IPOPT, silent, to a tolerance; once, for it is slow."""
+    quiet = {"ipopt.print_level": 0, "print_time": False, "ipopt.sb": "yes"}
+    exact = {"ipopt.tol": tolerance, "ipopt.max_iter": 3000, "expand": True}
+    problem.solver("ipopt", {**quiet, **exact})
+
+
 def solve(problem: Any) -> Any:
-    """Solve an `Opti` problem with IPOPT, silently.
+    """Solve a prepared problem.
 
     Raises
     ------
     ValueError : where it does not converge, with the solver's status.
     """
-    quiet = {"ipopt.print_level": 0, "print_time": False, "ipopt.sb": "yes"}
-    problem.solver("ipopt", {**quiet, "ipopt.tol": 1e-9, "ipopt.max_iter": 3000})
     try:
         return problem.solve()
     except RuntimeError as error:
