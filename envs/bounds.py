@@ -16,8 +16,8 @@ TABLE = Path(__file__).with_name("bounds.json")
 
 HOW = {
     "method": "direct multiple shooting, solved by IPOPT (tolerance 1e-9) through casadi",
-    "cstr": "default plant at rest at 88 C, no noise, m in [0, 1], 150 samples of 10 s by one "
-    "Runge-Kutta step of order 4; smallest sum of |set-point - T| after each sample, times 10 s. "
+    "cstr": "default plant at rest at 88 C, no noise, m in [0, 1], 150 samples of 10 s by two "
+    "Runge-Kutta steps of order 4; smallest sum of |set-point - T| after each sample, times 10 s. "
     "It is settled well before the end, so more samples leave the value as it is.",
     "bioreactor": "default plant, 20 intervals solved exactly, u in [0, 5]^2; largest "
     "y2(1) - move * sum of |du1| + |du2|, the first controls being no move; best of five random "

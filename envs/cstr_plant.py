@@ -21,9 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Vector = Sequence[Any] | NDArray[np.float64]
+
 GAS = 8314.39  # J/(kmol K)
 KELVIN = 273.16
-SAMPLE = 10.0  # s between samples; one Runge-Kutta step of that length errs by less than 1e-6
+SAMPLE = 10.0  # s between samples
 LOWEST, SPAN = 80.0, 20.0  # C; the transmitter's range
 POSITIVE_NOT = ("dHr", "Ti", "Tci", "reaction_order")
 
@@ -106,9 +108,9 @@ class CSTRPlant:
 
     def derivatives(
         self,
-        state: Sequence[Any],
+        state: Vector,
         m: Any,
-        inputs: Sequence[Any] | None = None,
+        inputs: Vector | None = None,
         exp: Callable[[Any], Any] = np.exp,
     ) -> tuple[Any, Any, Any, Any]:
         """Right-hand sides for CA, T, TC, b, per second.

@@ -82,7 +82,7 @@ class _Problem:
         self._start, self._valve, self._setpoint = p.parameter(4), p.parameter(), p.parameter()
         self._inputs = p.parameter(4, horizon)
         state, valve, inputs = ca.MX.sym("x", 4), ca.MX.sym("m"), ca.MX.sym("inputs", 4)
-        after = cstr_step(plant, state * _SCALE, valve, inputs) / _SCALE
+        after = cstr_step(plant, state * _SCALE, valve, inputs, substeps=1) / _SCALE
         self._step = ca.Function("step", [state, valve, inputs], [after]).expand()
         step = self._step.map(horizon)
         p.subject_to(self._x[:, 0] == self._start)

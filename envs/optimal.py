@@ -48,8 +48,8 @@ class Optimum:
     states: Floats
 
 
-def cstr_step(plant: CSTRPlant, state: Any, m: Any, inputs: Any = None, substeps: int = 1) -> Any:
-    """Return the state after one sample as a casadi column: Runge-Kutta of order 4."""
+def cstr_step(plant: CSTRPlant, state: Any, m: Any, inputs: Any = None, substeps: int = 2) -> Any:
+    """Return the state after one sample as a casadi column, by the environments' own scheme."""
     ca = casadi()
 
     def rates(x: Any) -> Any:
