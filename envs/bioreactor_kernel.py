@@ -3,7 +3,8 @@
 The equations are in `envs.bioreactor_plant`; tests hold the two against each other and LSODA.
 """
 
-from envs.compiled import (
+from envs.compiled import begin, compiled, entry, look
+from envs.layout import (
     LANES,
     NOT_A_NUMBER,
     OVER,
@@ -14,10 +15,6 @@ from envs.compiled import (
     Floats,
     Singles,
     Words,
-    begin,
-    compiled,
-    entry,
-    look,
 )  # fmt: skip
 
 # Fields of a row: state, controls in force and their summed moves, time to go, k, coefficients.

@@ -7,8 +7,8 @@ import numpy as np
 from envs import bioreactor_kernel as kernel
 from envs.bioreactor_plant import INTERVALS, U_MAX, WIDTH, Y_START
 from envs.bioreactor_settings import OBSERVABLES, BioreactorSettings
-from envs.compiled import MODE, TIME
-from envs.simulation import Flags, Port, Simulation, one_each
+from envs.layout import MODE, TIME, Flags
+from envs.simulation import Port, Simulation, one_each
 
 
 class BioreactorSimulation(Simulation):

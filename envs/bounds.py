@@ -92,12 +92,12 @@ def compute() -> dict[str, Any]:
     tracked, grown = [], []
     for setpoint in (90.0, 86.0):
         best = cstr_optimum(CSTRPlant(), setpoint)
-        actions = best.actions.round(6).tolist()
+        actions = (best.actions.round(6) + 0.0).tolist()
         tracked.append({"setpoint": setpoint, "value": round(best.value, 4), "actions": actions})
     for k in (0.5, 0.7):
         for move in (0.01, 0.0):
             best = bioreactor_optimum(BioreactorPlant(), k, move)
-            y2, actions = float(best.states[-1, 1]), best.actions.round(6).tolist()
+            y2, actions = float(best.states[-1, 1]), (best.actions.round(6) + 0.0).tolist()
             row = {"k": k, "move": move, "value": round(best.value, 6), "y2": round(y2, 6)}
             grown.append({**row, "actions": actions})
     return {"how": HOW, "cstr": tracked, "bioreactor": grown}

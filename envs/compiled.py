@@ -1,9 +1,7 @@
 """What the compiled code of both plants shares: the compiler, arithmetic, randomness, rows.
 
-The state of n rows (environments) lies in blocks of `LANES` rows; in a block each field is a run
-of `LANES` numbers, so that the compiler turns the physics into vector instructions. There is one
-exponential, made of sums and products, and no reordering of either: a row's numbers are the same
-bits whether it is stepped alone or among thousands.
+There is one exponential, made of sums and products, and nothing is reordered: a row's numbers are
+the same bits whether it is stepped alone or among thousands.
 """
 
 import math
@@ -15,24 +13,23 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
-Words = NDArray[np.uint64]
-Flags = NDArray[np.bool_]
+from envs.layout import (
+    ASKED,
+    EPISODE,
+    LANES,
+    MODE,
+    OVER,
+    SEED,
+    STREAM,
+    TIME,
+    Floats,
+    Singles,
+    Words,
+)  # fmt: skip
+
 P = ParamSpec("P")
 R = TypeVar("R")
-
-LANES = 32
-
-# Fields of a row that both plants have: samples taken, mode, mode asked for (-1: drawn), finished.
-TIME, MODE, ASKED, OVER = range(4)
-OWN = 4  # a plant's own fields begin here
-# Rows of `words`: key of the row's seed, episodes begun, state of the episode's random stream.
-KEY, EPISODE, STREAM = range(3)
-# What an advance answers, added up over its rows.
-TERMINATED, TRUNCATED, NOT_A_NUMBER = 1, 2, 4
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -71,8 +68,9 @@ UNDER_TAIL = (
 
 def _sources() -> str:
     """Digest of all compiled code, which includes the constants that it was compiled with."""
-    files = sorted(Path(__file__).parent.glob("*_kernel.py"))
-    return sha256(b"".join(f.read_bytes() for f in (Path(__file__), *files))).hexdigest()[:12]
+    here = Path(__file__)
+    files = (here, here.with_name("layout.py"), *sorted(here.parent.glob("*_kernel.py")))
+    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
 _SOURCES = _sources()
@@ -156,7 +154,7 @@ def quantile(p: float) -> float:
 @compiled
 def begin(s: Floats, i: int, words: Words, j: int, modes: int) -> int:
     """Begin row j's next episode, which is lane i of block s: its stream, its mode; the mode."""
-    words[STREAM, j] = mix(words[KEY, j] ^ mix(words[EPISODE, j]))
+    words[STREAM, j] = mix(mix(words[SEED, j]) ^ mix(words[EPISODE, j] + GOLDEN))
     words[EPISODE, j] += np.uint64(1)
     drawn = min(int(uniform(words, j) * modes), modes - 1)
     asked = int(s[ASKED * LANES + i])

@@ -6,7 +6,8 @@ speed. Tests hold the two against each other and against LSODA.
 
 import math
 
-from envs.compiled import (
+from envs.compiled import begin, compiled, entry, exponential, look, quantile, uniform
+from envs.layout import (
     LANES,
     NOT_A_NUMBER,
     OVER,
@@ -18,13 +19,6 @@ from envs.compiled import (
     Floats,
     Singles,
     Words,
-    begin,
-    compiled,
-    entry,
-    exponential,
-    look,
-    quantile,
-    uniform,
 )  # fmt: skip
 
 # Fields of a row: state, valve and its last move, tracking; inputs in force, noise on CAi, inputs

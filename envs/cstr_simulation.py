@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from envs import cstr_kernel as kernel
-from envs.compiled import MODE, TIME
 from envs.cstr_plant import GAS, SAMPLE, CSTRPlant, operating_point
 from envs.cstr_settings import OBSERVABLES, CSTRSettings
-from envs.simulation import Flags, Floats, Port, Simulation, one_each
+from envs.layout import MODE, TIME, Flags, Floats
+from envs.simulation import Port, Simulation, one_each
 
 _OBSERVED = {
     "CA": kernel.CA, "T": kernel.T, "TC": kernel.TC, "b": kernel.B, "m": kernel.M,

@@ -14,9 +14,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from envs.simulation import Flags, Floats, Port, Simulation, Singles
-
-TERMINATED, TRUNCATED, NOT_A_NUMBER = 1, 2, 4  # as in envs.compiled, which would import numba
+from envs.layout import NOT_A_NUMBER, TERMINATED, TRUNCATED, Flags, Floats, Singles
+from envs.simulation import Port, Simulation
 
 
 def box(port: Port, count: int | None = None) -> spaces.Box:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.checks import need
+from envs.control import Reads
 from envs.cstr_plant import CSTRPlant, operating_point
 from envs.cstr_simulation import CSTRSimulation
 from envs.optimal import casadi, cstr_step, prepare, solve
@@ -55,8 +56,17 @@ class NMPC:
         """Forget the last solutions, from which the next are sought."""
         self._plans = [None] * count
 
-    def act(self, env: CSTRSimulation) -> Floats:
-        """Return actions (n, 1) for reactors whose action is the valve's position."""
+    def act(self, env: Reads) -> Floats:
+        """Return actions (n, 1) for reactors whose action is the valve's position.
+
+        Raises
+        ------
+        ValueError : for anything but reactors, or another number of them than `reset` was told.
+        """
+        if not isinstance(env, CSTRSimulation) or env.count != len(self._plans):
+            raise ValueError(
+                f"The oracle was reset for {len(self._plans)} reactors, not for {env}."
+            )
         states = np.column_stack([env.read(name) for name in ("CA", "T", "TC", "b")])
         setpoints, valves = env.read("setpoint"), env.read("m")
         if self.foresight:

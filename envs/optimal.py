@@ -101,7 +101,8 @@ def cstr_optimum(
     found = solve(problem)
     states = (np.array(found.value(x)).T * scale).reshape(samples + 1, 4)
     iae = float(np.abs(setpoint - states[1:, 1]).sum() * SAMPLE)
-    return Optimum(iae, np.array(found.value(m)).reshape(samples, 1), states)
+    actions = np.clip(np.array(found.value(m)).reshape(samples, 1), 0.0, 1.0)
+    return Optimum(iae, actions, states)
 
 
 def bioreactor_optimum(

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from envs.control import Controller
 from envs.interface import ProcessEnv, ProcessVectorEnv
-from envs.simulation import Floats, Simulation
+from envs.layout import Floats
+from envs.simulation import Simulation
 
 Mode = int | Sequence[int] | None
 

@@ -9,11 +9,8 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from envs.compiled import ASKED, EPISODE, KEY, LANES, MODE, mix
+from envs.layout import ASKED, EPISODE, LANES, MODE, SEED, Flags, Floats, Singles, Words
 
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
-Flags = NDArray[np.bool_]
 Plant = TypeVar("Plant")
 
 
@@ -36,7 +33,7 @@ class Simulation(ABC):
     modes : how many modes there are.
     actions : (n, a), what `advance` reads.
     obs : (n, k); reward : (n,); terminated, truncated : (n,).
-    rows : the fields of `names`, in blocks; see `envs.compiled`.
+    rows : the fields of `names`, in blocks; see `envs.layout`.
     words : (3, n), the random streams.
     """
 
@@ -49,7 +46,7 @@ class Simulation(ABC):
             raise ValueError(f"num_envs is {count}; it must be at least 1.")
         self.count, self.modes, self._fields = count, modes, fields
         self.rows: Floats = np.zeros(-(-count // LANES) * LANES * fields)
-        self.words: NDArray[np.uint64] = np.zeros((3, count), np.uint64)
+        self.words: Words = np.zeros((3, count), np.uint64)
         self.actions: Singles = np.zeros((count, actions), np.float32)
         self.obs: Singles = np.zeros((count, obs), np.float32)
         self.reward: Floats = np.zeros(count)
@@ -59,7 +56,7 @@ class Simulation(ABC):
 
     @abstractmethod
     def advance(self) -> int:
-        """Take one sample with `actions`; return the flags of any row, see `envs.compiled`."""
+        """Take one sample with `actions`; return the flags of any row, see `envs.layout`."""
 
     @abstractmethod
     def restart(self, chosen: Flags) -> None:
@@ -100,7 +97,7 @@ class Simulation(ABC):
         """Give rows new seeds; None leaves a row's stream as it is."""
         for i, seed in enumerate(seeds):
             if seed is not None:
-                self.words[KEY, i] = mix(np.uint64(seed % 2**64))
+                self.words[SEED, i] = seed % 2**64
                 self.words[EPISODE, i] = 0
 
     def ask(self, mode: ArrayLike | None) -> None:

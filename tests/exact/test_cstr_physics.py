@@ -64,7 +64,7 @@ def test_an_episode_is_that_of_lsoda(name: str, valve: str) -> None:
             (0, SAMPLE), x, method="LSODA", rtol=1e-11, atol=1e-12,
         ).y[:, -1]  # fmt: skip
         np.testing.assert_allclose(states[t + 1], x, rtol=tolerance, err_msg=f"sample {t}")
-    assert np.ptp(states[:, 1]) > 3  # it was an episode worth comparing
+    assert np.ptp(states[:, 1]) > 2  # it was an episode worth comparing
 
 
 @pytest.mark.parametrize("mode", [0, 1])
@@ -122,7 +122,7 @@ def test_what_flows_in_and_out_is_what_is_stored(name: str) -> None:
     stored = states[-1] - states[0]
 
     def reacting(x: Floats, m: float) -> float:
-        return float(p.V * p.reaction_constant(x[1]) * x[0] ** p.reaction_order)
+        return p.V * p.reaction_constant(x[1]) * math.pow(x[0], p.reaction_order)
 
     def feeding(x: Floats, m: float) -> float:
         return p.F * (p.CAi - float(x[0]))
@@ -132,8 +132,8 @@ def test_what_flows_in_and_out_is_what_is_stored(name: str) -> None:
     assert abs(fed - reacted - p.V * stored[0]) < 1e-6 * reacted
 
     def heating(x: Floats, m: float) -> float:
-        coolant = p.Fcmax * p.alpha ** (-m) * p.rho_c * p.cpc * (float(x[2]) - p.Tci)
-        return p.F * p.rho * p.cp * (p.Ti - float(x[1])) - coolant
+        coolant = p.Fcmax * p.alpha ** (-m) * p.rho_c * p.cpc * (x[2] - p.Tci)
+        return float(p.F * p.rho * p.cp * (p.Ti - x[1]) - coolant)
 
     warmed = p.tank_heat * stored[1] + p.jacket_heat * stored[2]
     released = -p.dHr * (fed - p.V * stored[0])  # by the component balance, without the kinetics
