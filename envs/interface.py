@@ -110,6 +110,10 @@ class ProcessVectorEnv(VectorEnv[Singles, Singles, NDArray[Any]]):
         self.observation_space = box(simulation.obs_port, self.num_envs)
         self._seeded = False
         self._begun = False
+        self._every = np.ones(self.num_envs, np.bool_)
+        self._every.flags.writeable = False
+        self._mode = simulation.mode()
+        self._ended = False
 
     def reset(
         self,
@@ -124,6 +128,7 @@ class ProcessVectorEnv(VectorEnv[Singles, Singles, NDArray[Any]]):
         self._seed(seed, chosen)
         self.simulation.restart(chosen)
         self._begun = True
+        self._mode = self.simulation.mode()
         return self.simulation.obs.copy(), self._infos()
 
     def step(
@@ -139,9 +144,13 @@ class ProcessVectorEnv(VectorEnv[Singles, Singles, NDArray[Any]]):
         if not self._begun:
             raise ValueError("No episode has begun: call reset() first.")
         simulation.actions[:] = actions
-        if simulation.advance() == NOT_A_NUMBER:
+        answer = simulation.advance()
+        if answer == NOT_A_NUMBER:
             rows = np.flatnonzero(np.isnan(simulation.actions).any(axis=1))
             raise ValueError(f"The actions of rows {rows.tolist()} are not numbers.")
+        if self._ended:  # some rows have begun an episode, in which the mode may be another
+            self._mode = simulation.mode()
+        self._ended = answer != 0
         return (
             simulation.obs.copy(),
             simulation.reward.copy(),
@@ -155,7 +164,7 @@ class ProcessVectorEnv(VectorEnv[Singles, Singles, NDArray[Any]]):
         return self.simulation.read(name)
 
     def _infos(self) -> dict[str, Any]:
-        return {"mode": self.simulation.mode(), "_mode": np.ones(self.num_envs, np.bool_)}
+        return {"mode": self._mode.copy(), "_mode": self._every}
 
     def _chosen(self, options: Mapping[str, Any] | None) -> Flags:
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_)))
