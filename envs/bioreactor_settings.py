@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from envs.bioreactor_plant import U_MAX, BioreactorPlant
 from envs.checks import choices, need, number
+from envs.settings import PARTS
 
 TIMED = ("y1", "y2", "to_go")
 """The default observation: with the reward at the end, what is best depends on the time to go."""
@@ -36,7 +37,9 @@ class BioreactorSettings:
     move : weight of |du1| + |du2| in the reward of equation 32; the first controls are no move.
     """
 
-    plant: BioreactorPlant | Sequence[BioreactorPlant] = field(default_factory=BioreactorPlant)
+    plant: BioreactorPlant | Sequence[BioreactorPlant] = field(
+        default_factory=BioreactorPlant, metadata={PARTS: BioreactorPlant}
+    )
     ks: Sequence[float] = (0.5, 0.7)
     mode: int | None = None
     observe: Sequence[str] = TIMED

@@ -7,6 +7,7 @@ from typing import Literal
 
 from envs.checks import choice, choices, need, number
 from envs.cstr_plant import CSTRPlant
+from envs.settings import PARTS
 
 Input = Literal["CAi", "Ti", "Tci", "F"]
 INPUTS: tuple[Input, ...] = ("CAi", "Ti", "Tci", "F")
@@ -136,13 +137,15 @@ class CSTRSettings:
     increment : see `action`.
     """
 
-    plant: CSTRPlant | Sequence[CSTRPlant] = field(default_factory=CSTRPlant)
+    plant: CSTRPlant | Sequence[CSTRPlant] = field(
+        default_factory=CSTRPlant, metadata={PARTS: CSTRPlant}
+    )
     start: float = 88.0
     setpoints: Sequence[float] = (90.0, 86.0)
     mode: int | None = None
     samples: int = 300
     noise: Noise = field(default_factory=Noise)
-    changes: Sequence[StepChange] = ()
+    changes: Sequence[StepChange] = field(default=(), metadata={PARTS: StepChange})
     observe: Sequence[str] = PAPER
     scaled: bool = False
     action: Literal["position", "increment"] = "position"

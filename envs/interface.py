@@ -42,8 +42,8 @@ class ProcessEnv(gymnasium.Env[Singles, Singles]):
         self.simulation = simulation
         self.action_space = box(simulation.action_port)
         self.observation_space = box(simulation.obs_port)
-        self._action = simulation.actions[0]
-        self._obs = simulation.obs[0]
+        self._actions = simulation.actions  # whole arrays: a copied environment keeps its own
+        self._obs = simulation.obs
         self._reward = simulation.reward
         self._advance = simulation.advance
         self._over = True
@@ -63,20 +63,20 @@ class ProcessEnv(gymnasium.Env[Singles, Singles]):
         self.simulation.restart(np.ones(1, np.bool_))
         self._over = False
         self._mode = int(self.simulation.mode()[0])
-        return self._obs.copy(), {"mode": self._mode}
+        return self._obs[0].copy(), {"mode": self._mode}
 
     def step(self, action: Singles) -> tuple[Singles, float, bool, bool, dict[str, Any]]:
         """Take one sample; see the class."""
         if self._over:
             raise ValueError("This episode is over, or has not begun: call reset() first.")
-        self._action[:] = action
+        self._actions[0] = action
         answer = self._advance()
         if answer:
             if answer == NOT_A_NUMBER:
                 raise ValueError(f"The action {action} is not a number.")
             self._over = True
         return (
-            self._obs.copy(),
+            self._obs[0].copy(),
             self._reward.item(),
             answer == TERMINATED,
             answer == TRUNCATED,
@@ -122,6 +122,7 @@ class ProcessVectorEnv(VectorEnv[Singles, Singles, NDArray[Any]]):
         options: dict[str, Any] | None = None,
     ) -> tuple[Singles, dict[str, Any]]:
         """Begin episodes; see the class."""
+        seed = int(seed) if isinstance(seed, np.integer) else seed
         super().reset(seed=seed if isinstance(seed, int) else None)
         _options(self.simulation, options, ("mode", "reset_mask"))
         chosen = self._chosen(options)

@@ -1,5 +1,7 @@
 """Both plants under Gymnasium: its own checks, autoreset, seeds, options, and one numeric truth."""
 
+import copy
+import pickle
 import subprocess
 import sys
 import warnings
@@ -15,7 +17,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 import envs.registration  # noqa: F401  (registers the names)
 from envs.bioreactor import BioreactorEnv, BioreactorVectorEnv
 from envs.cstr import CSTREnv, CSTRVectorEnv
-from envs.cstr_settings import Reward, Safety
+from envs.cstr_plant import CSTRPlant
+from envs.cstr_settings import QUIET, CSTRSettings, Reward, Safety, StepChange
 from envs.interface import ProcessEnv, ProcessVectorEnv
 
 ENVS = {"CSTR": (CSTREnv, CSTRVectorEnv), "Bioreactor": (BioreactorEnv, BioreactorVectorEnv)}
@@ -177,6 +180,41 @@ def test_a_mask_resets_some_rows_only() -> None:
     assert (alone.reset(seed=5)[0] == obs[1]).all()
 
 
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_goes_on_as_the_original_and_alone(duplicate: Callable[[Any], Any]) -> None:
+    one, many = CSTREnv(), CSTRVectorEnv(num_envs=3)
+    for env, shape in ((one, (1,)), (many, (3, 1))):
+        assert isinstance(env, ProcessEnv | ProcessVectorEnv)
+        env.reset(seed=0)
+        env.step(np.full(shape, 0.2, np.float32))
+        other = duplicate(env)
+        expected = env.step(np.full(shape, 0.8, np.float32))
+        here = np.copy(env.read("T"))
+        for a, b in zip(other.step(np.full(shape, 0.8, np.float32)), expected, strict=True):
+            np.testing.assert_equal(a, b)
+        other.step(np.full(shape, 0.1, np.float32))
+        assert (env.read("T") == here).all()  # type: ignore[union-attr]
+        assert (other.read("T") != here).all()
+
+
+def test_parts_may_be_mappings() -> None:
+    env = CSTRVectorEnv(
+        {
+            "num_envs": 2,
+            "plant": [{"U": 3300.0}, {"tauT": 30.0}],
+            "noise": {"sd": 0.0},
+            "changes": [{"input": "Ti", "sample": 1, "size": 2.0}],
+        }
+    )
+    same = CSTRVectorEnv(
+        num_envs=2,
+        plant=[CSTRPlant(U=3300.0), CSTRPlant(tauT=30.0)],
+        noise=QUIET,
+        changes=[StepChange("Ti", 1, 2.0)],
+    )
+    np.testing.assert_equal(trace(env, 0), trace(same, 0))
+
+
 def test_a_plain_mapping_makes_them_as_rllib_hands_it_over() -> None:
     env = CSTRVectorEnv({"num_envs": 6, "samples": 5, "setpoints": [89.0]})
     assert env.num_envs == 6
@@ -192,6 +230,11 @@ def test_a_plain_mapping_makes_them_as_rllib_hands_it_over() -> None:
         (lambda: CSTRVectorEnv(num_envs=0), "num_envs is 0; it must be 1 or more"),
         (lambda: BioreactorVectorEnv({"k": 0.5}), "setting of BioreactorSettings is 'k'"),
         (lambda: CSTREnv(settings=3), "settings must be a CSTRSettings, not 3"),
+        (lambda: CSTREnv({"samples": 5, "settings": CSTRSettings()}), "so samples cannot be given"),
+        (lambda: CSTREnv(noise=0.03), r"noise must hold a Noise, not 0\.03"),
+        (lambda: CSTREnv(noise={"std": 0.03}), "A setting of Noise is 'std'"),
+        (lambda: CSTREnv(changes=StepChange("F", 1, 1.0)), "changes must be a list, each a StepCh"),
+        (lambda: CSTREnv(changes=[{"input": "F"}]), "StepChange needs sample, size"),
     ],
 )
 def test_a_setting_that_is_not(make: Callable[[], object], sentence: str) -> None:
