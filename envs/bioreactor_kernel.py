@@ -15,7 +15,7 @@ from envs.layout import (
     Floats,
     Singles,
     Words,
-)  # fmt: skip
+)
 
 # Fields of a row: state, controls in force and their summed moves, time to go, k, coefficients.
 Y1, Y2, U1, U2, MOVED, TO_GO, K, A, B, D = range(OWN, OWN + 10)
@@ -76,9 +76,7 @@ def bioreactor_judge(s: Floats, w: int, plan: Floats, reward: Floats, terminated
 
 
 @compiled
-def bioreactor_begin(
-    s: Floats, i: int, words: Words, j: int, plan: Floats, ks: Floats
-) -> None:  # fmt: skip
+def bioreactor_begin(s: Floats, i: int, words: Words, j: int, plan: Floats, ks: Floats) -> None:
     """Fill row j, lane i of block s, for its next episode."""
     mode = begin(s, i, words, j, ks.size)
     s[K * LANES + i] = ks[mode]

@@ -26,7 +26,7 @@ from envs.layout import (
     Floats,
     Singles,
     Words,
-)  # fmt: skip
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,8 +73,14 @@ def _sources() -> str:
     return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
-_SOURCES = _sources()
-_CACHED = os.access(Path(__file__).parent, os.W_OK) or "NUMBA_CACHE_DIR" in os.environ
+def _can_keep() -> bool:
+    """Whether numba will find a place for its cache other than one under the user's home."""
+    kept = Path(__file__).with_name("__pycache__")
+    place = kept if kept.exists() else kept.parent
+    return os.access(place, os.W_OK) or "NUMBA_CACHE_DIR" in os.environ
+
+
+_SOURCES, _KEPT = _sources(), _can_keep()
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -92,7 +98,7 @@ def entry(function: Callable[P, R]) -> Callable[P, R]:
     carries a digest of all compiled code.
     """
     function.__qualname__ += f"-{_SOURCES}"
-    made: Callable[P, R] = njit(cache=_CACHED, error_model="numpy", nogil=True)(function)
+    made: Callable[P, R] = njit(cache=_KEPT, error_model="numpy", nogil=True)(function)
     return made
 
 
