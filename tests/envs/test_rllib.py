@@ -5,17 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.session import Session
 from envs.bioreactor import BioreactorVectorEnv
 from envs.bioreactor_plant import INTERVALS
 
 
-@pytest.mark.slow
-def test_rllib_samples_complete_episodes(ray_session: Session) -> None:
+def test_rllib_samples_complete_episodes() -> None:
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-    ray_session.ensure()
     config: Any = (
         PPOConfig()
         .environment(BioreactorVectorEnv, env_config={"mode": 1})
