@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from envs import cstr_kernel as kernel
+from envs.checks import need
 from envs.cstr_plant import GAS, SAMPLE, CSTRPlant, operating_point
-from envs.cstr_settings import OBSERVABLES, CSTRSettings
+from envs.cstr_settings import OBSERVABLES, CSTRSettings, StepChange
 from envs.layout import MODE, TIME, Flags, Floats
 from envs.simulation import Port, Simulation, one_each
 
@@ -24,7 +25,8 @@ class CSTRSimulation(Simulation):
 
     Raises
     ------
-    ValueError : where a plant cannot rest at the temperature from which episodes start.
+    ValueError : where a plant cannot rest at the temperature from which episodes start, or step
+        changes would make its feed or the feed's concentration negative.
     """
 
     names: Mapping[str, int] = {
@@ -91,12 +93,16 @@ class CSTRSimulation(Simulation):
 def _constants(settings: CSTRSettings, count: int) -> dict[int, Floats]:
     """Inputs, start and coefficients of each row, by field; each (count,)."""
     plants = one_each(settings.plant, count)
-    by_plant = {p: _constants_of(p, settings.start) for p in set(plants)}
+    by_plant = {p: _constants_of(p, settings) for p in set(plants)}
     return {k: np.array([by_plant[p][k] for p in plants]) for k in by_plant[plants[0]]}
 
 
-def _constants_of(plant: CSTRPlant, start: float) -> dict[int, float]:
-    rest = operating_point(plant, start)
+def _constants_of(plant: CSTRPlant, settings: CSTRSettings) -> dict[int, float]:
+    rest = operating_point(plant, settings.start)
+    for name, value in (("CAi", plant.CAi), ("F", plant.F)):
+        sizes = [c.size for c in sorted(settings.changes, key=_sample) if c.input == name]
+        lowest = value + np.cumsum(sizes).min(initial=0.0)
+        need(lowest >= 0, f"The step changes of {name} would bring it to {lowest:.4g}.")
     second = float(plant.reaction_order == 2)
     return {
         kernel.CAI0: plant.CAi, kernel.TI0: plant.Ti, kernel.TCI0: plant.Tci, kernel.F0: plant.F,
@@ -109,6 +115,10 @@ def _constants_of(plant: CSTRPlant, start: float) -> dict[int, float]:
         kernel.PER_TAU: 1 / plant.tauT, kernel.FC_MAX: plant.Fcmax,
         kernel.LN_ALPHA: float(np.log(plant.alpha)),
     }  # fmt: skip
+
+
+def _sample(change: StepChange) -> int:
+    return change.sample
 
 
 def _plan(settings: CSTRSettings) -> Floats:

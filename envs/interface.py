@@ -132,9 +132,7 @@ class ProcessVectorEnv(VectorEnv[Singles, Singles, NDArray[Any]]):
         self._mode = self.simulation.mode()
         return self.simulation.obs.copy(), self._infos()
 
-    def step(
-        self, actions: Singles
-    ) -> tuple[Singles, Floats, Flags, Flags, dict[str, Any]]:  # fmt: skip
+    def step(self, actions: Singles) -> tuple[Singles, Floats, Flags, Flags, dict[str, Any]]:
         """Take one sample in every row; see the class."""
         simulation = self.simulation
         actions = np.asarray(actions)
@@ -179,7 +177,11 @@ class ProcessVectorEnv(VectorEnv[Singles, Singles, NDArray[Any]]):
         n = self.num_envs
         if seed is None and not self._seeded:
             seed = [int(s) for s in self.np_random.integers(2**63, size=n)]
-        seeds = [seed + i for i in range(n)] if isinstance(seed, int) else list(seed or [None] * n)
+        seeds: list[int | None] = [None] * n
+        if isinstance(seed, int):
+            seeds = [seed + i for i in range(n)]
+        elif seed is not None:
+            seeds = [None if s is None else int(s) for s in seed]
         if len(seeds) != n:
             raise ValueError(f"There are {len(seeds)} seeds for {n} environments.")
         self._seeded = True

@@ -147,6 +147,15 @@ def test_foresight_is_what_comes() -> None:
     assert (foreseen[:, 4, 1] == 68).all()
 
 
+def test_step_changes_cannot_turn_the_feed_round() -> None:
+    up, down = StepChange("F", 50, 0.01), StepChange("F", 60, -0.015)
+    CSTREnv(changes=[down, up])
+    with pytest.raises(ValueError, match=r"The step changes of F would bring it to -0\.0075"):
+        CSTREnv(changes=[down])
+    with pytest.raises(ValueError, match="The step changes of CAi would bring it to -0"):
+        CSTREnv(changes=[StepChange("CAi", 0, -3.0)])
+
+
 def test_reading_what_there_is_not() -> None:
     env = CSTREnv()
     with pytest.raises(ValueError, match="'temperature' is not known; there are CA, CAi, F"):

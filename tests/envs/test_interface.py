@@ -139,6 +139,8 @@ def test_seeds_say_everything() -> None:
     np.testing.assert_equal(trace(env, 7), first)
     np.testing.assert_equal(trace(CSTRVectorEnv(num_envs=3, samples=5), 7), first)
     np.testing.assert_equal(trace(env, [9, 8, 7])[:, 2], first[:, 0])
+    np.testing.assert_equal(trace(env, np.array([7, 8, 9])), first)
+    np.testing.assert_equal(trace(env, np.int64(7)), first)
     assert (trace(env, 8)[4] != first[4]).any()
     assert (first[:5, 0] != first[6:11, 0]).any()  # the next episode is another one
     unseeded = [trace(CSTRVectorEnv(num_envs=3, samples=5), None) for _ in range(2)]
