@@ -55,7 +55,7 @@ def settling_time(
     temperature: ArrayLike,
     start: ArrayLike,
     setpoint: ArrayLike,
-    band: float = 0.02,
+    band: float,
     sample: float = SAMPLE,
 ) -> Floats:
     """Time, s, of the last sample whose error exceeds band * step; inf if that is the last of all.

@@ -118,6 +118,16 @@ def test_a_trip_terminates_and_costs() -> None:
     assert env.read("sample") < 100
 
 
+def test_a_trip_in_the_last_sample_is_a_trip_and_no_truncation() -> None:
+    for count in (1, 2):
+        env = CSTRVectorEnv(num_envs=count, safety=Safety(high=88.001), samples=1)
+        env.reset(seed=0)
+        actions = np.array([[1.0], [0.0]], np.float32)[:count]
+        _, _, terminated, truncated, _ = env.step(actions)
+        assert terminated.tolist() == [True, False][:count]
+        assert truncated.tolist() == [False, True][:count]
+
+
 def test_noise_is_the_seeds_and_not_the_actions() -> None:
     drifts = []
     for m in (0.1, 0.6):

@@ -42,8 +42,8 @@ def test_settling_is_the_last_time_outside() -> None:
     np.testing.assert_allclose(settling_time(both, 88.0, [90.0, 86.0], 0.02), [30, 30])
     np.testing.assert_allclose(settling_time(both, 88.0, [90.0, 86.0], 0.3), [20, 20])
     np.testing.assert_allclose(settling_time(both, 88.0, [90.0, 86.0], 0.001), [40, 40])
-    assert settling_time([[89.0, 90.0, 91.0]], 88.0, 90.0)[0] == np.inf
-    assert settling_time([[90.0, 90.0]], 88.0, 90.0)[0] == 0
+    assert settling_time([[89.0, 90.0, 91.0]], 88.0, 90.0, 0.05)[0] == np.inf
+    assert settling_time([[90.0, 90.0]], 88.0, 90.0, 0.05)[0] == 0
 
 
 def test_travel_violations_and_ratios() -> None:
