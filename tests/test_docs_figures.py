@@ -120,3 +120,51 @@ def test_privacy_command_and_commit_are_named() -> None:
 @pytest.mark.parametrize("claim", PRIVATE["claims"], ids=lambda c: c["name"])
 def test_privacy_claims_are_judged_by_their_own_numbers(claim: dict[str, Any]) -> None:
     assert claim["holds"] == (claim["value"] <= claim["goal"])
+
+
+DIGITS = json.loads((ROOT / "benchmarks" / "results" / "fedgmm_digits.json").read_text())
+
+
+def test_image_table() -> None:
+    rows = rows_of("| images, clients | `features`")
+    assert len(rows) == 6
+    for where, features, *cells in rows:
+        found = {
+            r["estimator"]: r for r in DIGITS["table"] if f"{r['images']}, {r['clients']}" == where
+        }
+        ends = [shown(found["features"][k]) for k in ("mse", "low", "high")]
+        assert features == f"{ends[0]} ({ends[1]} to {ends[2]})"
+        names = ("fedoadam", "direct", "direct_network", "floor")
+        assert cells == [shown(found[n]["mse"]) if n in found else "" for n in names]
+    part = PAGE[PAGE.index("## Images") :]
+    assert f"`{DIGITS['command']}`" in part
+    assert DIGITS["commit"]["commit"][:9] in part
+
+
+ROUNDS = json.loads((ROOT / "benchmarks" / "results" / "federated_rounds.json").read_text())
+
+
+def test_tables_of_simulated_rounds() -> None:
+    page = (ROOT / "docs" / "federated.md").read_text()
+    assert f"`{ROUNDS['command']}`" in page
+    assert ROUNDS["commit"]["commit"][:9] in page
+    table = ROUNDS["table"]
+    for clients in (10, 100, 1000):
+        grid, stock, here = (table[f"{e}.{clients}"] for e in ("grid", "stock", "in_process"))
+        assert (
+            f"| {clients} | {grid['seconds']:.4f} ({grid['cpu_seconds']:.4f}) | "
+            f"{stock['seconds']:.4f} ({stock['cpu_seconds']:.4f}) | "
+            f"{stock['seconds'] / grid['seconds']:.1f} | {here['seconds']:.4f} |"
+        ) in page
+    for batch in ("16", "64", "all"):
+        cohort = table[f"cohort.100.batch_{batch}"]
+        ratio = cohort["stacked"] / cohort["alone"]
+        line = f"| {batch} | {cohort['stacked']:.0f} | {cohort['alone']:.0f} | {ratio:.1f} |"
+        assert line in page
+
+
+@pytest.mark.parametrize("claim", [*DIGITS["claims"], *ROUNDS["claims"]], ids=lambda c: c["name"])
+def test_other_claims_are_judged_by_their_own_numbers(claim: dict[str, Any]) -> None:
+    lower = claim["better"] == "lower"
+    reached = claim["value"] <= claim["goal"] if lower else claim["value"] >= claim["goal"]
+    assert claim["holds"] == reached
