@@ -6,7 +6,7 @@ holds labels and sizes but no value of any row.
 
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -15,7 +15,6 @@ import numpy as np
 
 from cluster.errors import UsageError
 from cluster.files import write_bytes, write_text
-from federated.fedgmm.rows import Names
 from federated.partition import Index
 
 
@@ -37,7 +36,11 @@ R = TypeVar("R", bound=Dealable)
 
 
 def deal(
-    rows: Dealable, parts: Sequence[Index], names: Names, labels: Sequence[str], folder: Path
+    rows: Dealable,
+    parts: Sequence[Index],
+    names: Mapping[str, str | Sequence[str]],
+    labels: Sequence[str],
+    folder: Path,
 ) -> None:
     """Write each client's rows to `client-0003.npz` and the list of clients to `clients.json`.
 
@@ -51,7 +54,7 @@ def deal(
     parts
         Row numbers of each client.
     names
-        Column names; kept in `clients.json`.
+        Column names of each array; kept in `clients.json`.
     labels
         What to call each client, in the order of `parts`.
     folder
@@ -70,7 +73,7 @@ def deal(
         np.savez(packed, **arrays)
         write_bytes(_client_file(folder, partition_id), packed.getvalue())
     index = {
-        "names": {"y": names.y, "x": names.x, "z": names.z, "w": names.w},
+        "names": dict(names),
         "clients": [
             {"label": label, "rows": len(part)} for label, part in zip(labels, parts, strict=True)
         ],

@@ -1,7 +1,7 @@
 """A study: one data set on its clients, ready for the server to ask."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -142,7 +142,7 @@ def deal_once(
             f"The data of study '{name}' changed since this run began; "
             "start a new run instead of resuming it"
         )
-    deal(rows, parts, names, labels, home)
+    deal(rows, parts, asdict(names), labels, home)
     mark.write_text(digest + "\n")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def rows() -> Rows:
 def dealt(rows: Rows, tmp_path: Path) -> Path:
     folder = tmp_path / "deep" / "clients"
     names = Names("wage", ("educ", "age"), ("a", "b", "c"), ("d",))
-    deal(rows, quantity(40, 3, 0.3, stream(0)), names, LABELS, folder)
+    deal(rows, quantity(40, 3, 0.3, stream(0)), asdict(names), LABELS, folder)
     return folder
 
 
@@ -66,20 +67,20 @@ def test_index_holds_labels_sizes_and_names_but_no_row(rows: Rows, dealt: Path) 
 
 def test_rows_without_controls(tmp_path: Path) -> None:
     data = draw("abs", "code", 10, seed=0)
-    deal(data.rows, [np.arange(10)], data.names, ["all"], tmp_path)
+    deal(data.rows, [np.arange(10)], asdict(data.names), ["all"], tmp_path)
     own, _ = open_client(tmp_path, 0, Rows)
     assert own.w.shape == (10, 0)
 
 
 def test_same_deal_gives_the_same_bytes(rows: Rows, dealt: Path, tmp_path: Path) -> None:
     names = Names("wage", ("educ", "age"), ("a", "b", "c"), ("d",))
-    deal(rows, quantity(40, 3, 0.3, stream(0)), names, LABELS, tmp_path / "again")
+    deal(rows, quantity(40, 3, 0.3, stream(0)), asdict(names), LABELS, tmp_path / "again")
     for path in dealt.iterdir():
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
 
 
 def test_a_new_deal_replaces_the_old_one(rows: Rows, dealt: Path) -> None:
-    deal(rows, [np.arange(40)], Names("y", ("x",), ("z",)), ["all"], dealt)
+    deal(rows, [np.arange(40)], asdict(Names("y", ("x",), ("z",))), ["all"], dealt)
     assert sorted(path.name for path in dealt.iterdir()) == ["client-0000.npz", "clients.json"]
 
 
@@ -91,7 +92,7 @@ def test_a_broken_off_deal_cannot_be_opened(
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space left"):
-        deal(rows, [np.arange(40)], Names("y", ("x",), ("z",)), ["all"], dealt)
+        deal(rows, [np.arange(40)], asdict(Names("y", ("x",), ("z",))), ["all"], dealt)
     assert list(dealt.iterdir()) == []
     with pytest.raises(UsageError, match="No rows were dealt"):
         open_client(dealt, 0, Rows)
@@ -99,7 +100,7 @@ def test_a_broken_off_deal_cannot_be_opened(
 
 def test_number_of_labels_must_match(rows: Rows, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="1 clients have 2 labels"):
-        deal(rows, [np.arange(40)], Names("y", ("x",), ("z",)), ["a", "b"], tmp_path)
+        deal(rows, [np.arange(40)], asdict(Names("y", ("x",), ("z",))), ["a", "b"], tmp_path)
 
 
 @pytest.mark.parametrize("partition_id", [-1, 3])
@@ -154,7 +155,7 @@ def test_pickled_objects_are_refused(dealt: Path) -> None:
 
 def test_file_of_another_deal(dealt: Path) -> None:
     data = draw("abs", "code", 9, seed=0)
-    deal(data.rows, [np.arange(9)], data.names, ["all"], dealt / "other")
+    deal(data.rows, [np.arange(9)], asdict(data.names), ["all"], dealt / "other")
     (dealt / "other" / "client-0000.npz").replace(dealt / "client-0000.npz")
     with pytest.raises(UsageError, match=r"holds 9 rows where clients\.json says"):
         open_client(dealt, 0, Rows)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def dealt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("clients")
     data = scenarios.draw("abs", "code", 400, 0)
     parts = np.split(np.arange(400), [30, 90, 200])
-    deal(data.rows, parts, data.names, ["a", "b", "c", "d"], root / "abs")
+    deal(data.rows, parts, asdict(data.names), ["a", "b", "c", "d"], root / "abs")
     return root
 
 

@@ -9,7 +9,9 @@ the sampling part and the noise's, s being the standard deviation of an off-diag
 inverse of Omega is the optimal GMM weight (Hansen, 1982); for large noise it is the ridge on the
 instruments' Gram matrix that keeps it from inverting noise. Weights and theta are found in turn. A
 curve has a penalty on second differences of its coefficients (Eilers and Marx, 1996) in the units
-of 1 / Omega: a fixed prior, so that more noise means more smoothing without a look at the data.
+of 1 / Omega: a fixed prior, so that more noise means more smoothing without a look at the data. The
+coefficients of a linear model have one too. With it, theta has the covariance of the posterior,
+that of the moments carried through plus what the prior leaves open.
 
 Noise in B'A adds about s^2 tr(1 / Omega) I to the normal equations. It is left there as a ridge
 towards the middle of y's bounds: taking it out halves the bias and doubles the variance.
@@ -26,6 +28,14 @@ from federated.fedgmm.private.design import PrivateDesign, scaled, splines, svec
 
 SMOOTHING = 100.0
 """Weight of a curve's roughness, chosen on seeds 0 to 2 of the simulations."""
+
+PRIOR_SD = 1.0
+"""Width of the prior of a linear model's coefficients, in scaled units.
+
+At 1, a treatment that moves over half its range moves y over half of its own. Bounds are wide, so
+real effects are smaller, and data that say anything override it; where noise has drowned the
+instruments, it keeps the answer from being anything at all.
+"""
 
 SWEEPS = 3
 """Times that the weights are renewed from the coefficients; more changes nothing."""
@@ -54,8 +64,8 @@ class PrivateCurve:
     def predict(self, x: Array) -> tuple[Array, Array]:
         """g and its standard error at x (n,), both in the units of y.
 
-        Outside the bounds of x the curve is constant. The standard error counts sampling and
-        privacy noise, not the bias of smoothing.
+        Outside the bounds of x the curve is constant. The standard error counts sampling, privacy
+        noise and the prior's width, as bands of smoothing splines do (Wahba, 1983).
         """
         size = self.design.size
         columns = splines(scaled(x, self.design.x[0]), size)
@@ -117,8 +127,12 @@ def private_linear(
     n: int,
     rng: np.random.Generator | None = None,
 ) -> PrivateLinear:
-    """GMM for a linear model from noisy second moments; parameters as in `private_curve`."""
-    penalty = np.zeros((len(design.a), len(design.a)))
+    """GMM for a linear model from noisy second moments; parameters as in `private_curve`.
+
+    Coefficients in scaled units have a normal prior around 0, `PRIOR_SD` wide; without noise they
+    have none and are those of 2SLS.
+    """
+    penalty = np.eye(len(design.a)) * (PRIOR_SD**-2 if noise_sd > 0 else 0.0)
     return PrivateLinear(design, _estimate(cleaned(S, design), noise_sd, design, n, penalty, rng))
 
 
@@ -142,6 +156,9 @@ class _Fit:
     action: Array
     """Maps the moment B'y to theta, (k, m)."""
 
+    prior: Array
+    """What the prior adds to theta's covariance, (k, k)."""
+
 
 def _estimate(
     moments: Array,
@@ -153,7 +170,7 @@ def _estimate(
 ) -> Estimate:
     fit = _fit(moments, noise_sd, design, n, penalty)
     gram = moments[np.ix_(design.b, design.b)]
-    covariance = fit.variance * fit.action @ gram @ fit.action.T
+    covariance = fit.variance * fit.action @ gram @ fit.action.T + fit.prior
     if rng is not None and noise_sd > 0:
         covariance = covariance + _noise_covariance(moments, noise_sd, design, n, penalty, rng)
     return Estimate(fit.theta, covariance, n)
@@ -167,6 +184,7 @@ def _fit(moments: Array, noise_sd: float, design: PrivateDesign, n: int, penalty
     theta: Array = np.zeros(len(a))
     variance = float(max(moments[0, 0] / n, LEAST_VARIANCE))
     action: Array = np.zeros((len(a), len(b)))
+    bread: Array = np.eye(len(a))
     for _ in range(SWEEPS):
         noise = noise_sd**2 / 2 * (1 + theta @ theta) * np.eye(len(b))
         weights = np.linalg.inv(variance * (gram + ridge) + noise)
@@ -177,7 +195,7 @@ def _fit(moments: Array, noise_sd: float, design: PrivateDesign, n: int, penalty
         residual = np.r_[1.0, -theta]
         explained = residual @ moments[np.ix_(outcome, outcome)] @ residual
         variance = float(np.clip(explained / n, LEAST_VARIANCE, 1.0))
-    return _Fit(theta, variance, action)
+    return _Fit(theta, variance, action, np.linalg.solve(bread, np.linalg.solve(bread, penalty).T))
 
 
 def _noise_covariance(

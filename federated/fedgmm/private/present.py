@@ -170,9 +170,9 @@ def _curve_section(found: PrivateFindings, beside: dict[str, Predict], run: Run)
     return Section(
         "The private curve",
         svg=file,
-        caption="The band is a pointwise 95 % interval that counts sampling and the noise of "
-        "privacy, not the bias of smoothing and of the ridge that keeps the noise from being "
-        "inverted; towards the bounds, where there are few rows, the curve follows its prior.",
+        caption="The band is a pointwise 95 % interval that counts sampling, the noise of "
+        "privacy and the width of the prior, not the bias of the ridge that keeps the noise from "
+        "being inverted; towards the bounds, where there are few rows, the prior rules.",
     )
 
 
