@@ -62,12 +62,16 @@ class PooledEncoder(Scaled):
         found: Tensor = self.head((said * seen).sum(1) / seen.sum(1))
         return found
 
-    def draw(self, parameters: Tensor, temperature: float) -> Tensor:
+    def draw(
+        self, parameters: Tensor, temperature: float, generator: torch.Generator | None = None
+    ) -> Tensor:
         """z drawn with a gradient: Gumbel-softmax at a temperature, or mean + sd * noise."""
         if self.kind == "discrete":
-            return functional.gumbel_softmax(parameters, tau=temperature)
+            uniform = torch.rand(parameters.shape, generator=generator).clamp(1e-10, 1 - 1e-7)
+            gumbel = -torch.log(-torch.log(uniform))
+            return functional.softmax((parameters + gumbel) / temperature, -1)
         mean, sd = self._gaussian(parameters)
-        return mean + sd * torch.randn_like(mean)
+        return mean + sd * torch.randn(mean.shape, generator=generator)
 
     def code(self, parameters: Tensor) -> Tensor:
         """The likeliest z: one-hot, or the mean."""
