@@ -64,6 +64,7 @@ def respond(
     controller: Callable[[int], Controller],
     rows: int,
     seed: int,
+    /,
     **changes: Any,
 ) -> list[Response]:
     """Run a controller in each mode of a plant.

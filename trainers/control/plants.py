@@ -78,7 +78,7 @@ class PlantSettings(Settings):
         return SAMPLES[self.kind]
 
 
-def task(plant: PlantSettings, **changes: Any) -> dict[str, Any]:
+def task(plant: PlantSettings, /, **changes: Any) -> dict[str, Any]:
     """Return the keywords of the plant's environment, checked.
 
     Parameters
@@ -103,7 +103,7 @@ def task(plant: PlantSettings, **changes: Any) -> dict[str, Any]:
     return keywords
 
 
-def environment(plant: PlantSettings, count: int, **changes: Any) -> "ProcessVectorEnv":
+def environment(plant: PlantSettings, count: int, /, **changes: Any) -> "ProcessVectorEnv":
     """Return `count` plants as a vector environment; `changes` as in `task`."""
     from envs.bioreactor import BioreactorVectorEnv
     from envs.cstr import CSTRVectorEnv
