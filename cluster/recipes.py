@@ -46,6 +46,12 @@ RECIPES: dict[str, Recipe] = {
             "Federated instrumental-variable estimation: causal effects without moving rows.",
             "arXiv 2505.21012",
         ),
+        Recipe(
+            "expert",
+            "trainers.control.expert",
+            "Process control: an expert for a simulated plant, and demonstrations of it.",
+            "arXiv 2505.21026",
+        ),
     )
 }
 

@@ -1,6 +1,6 @@
 """What does a plant do under a controller? Quiet and noisy episodes in each of its modes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ class Response:
 
 def respond(
     plant: PlantSettings,
-    controller: Callable[[int], Controller],
+    controllers: Sequence[Controller],
     rows: int,
     seed: int,
     /,
@@ -71,15 +71,14 @@ def respond(
 
     Parameters
     ----------
-    controller : makes it for a mode: a learnt one has another z in each.
+    controllers : one for each mode: a learnt one has another z in each.
     rows : noisy episodes in each mode.
     changes : keywords of the environment's settings, such as another plant.
     """
     loud = environment(plant, rows, **changes)
     still = environment(plant.model_copy(update={"noise": 0.0}), 1, **changes)
     found = []
-    for mode in range(len(plant.levels)):
-        acting = controller(mode)
+    for mode, acting in enumerate(controllers):
         found.append(
             Response(
                 follow(still, acting, plant.samples, seed=seed, mode=mode),
