@@ -1,7 +1,7 @@
 """What is a learnt controller, and how is it kept? Networks, names, limits and modes in one folder.
 
-`controller.safetensors` holds every tensor, the scaling among them, and `controller.json` all else:
-sizes of the networks, names and limits of columns, and the digest of the tensors' file.
+`controller.safetensors` holds the networks, with the scaling inside them, and `controller.json` all
+else: their sizes, names and limits of columns, z of each mode, and the digest of the other file.
 """
 
 import hashlib
@@ -24,6 +24,9 @@ from trainers.control.networks import GaussianPolicy, Units
 
 TENSORS = "controller.safetensors"
 DESCRIPTION = "controller.json"
+
+FOLDER = "controller"
+"""Where a run directory keeps its controller."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ class _Description(Settings):
     context: int = Field(ge=0)
     hidden: tuple[int, ...]
     inference: _Encoder | None
+    codes: tuple[tuple[float, ...], ...] = Field(min_length=1)
     sha256: str
 
 
@@ -138,7 +142,6 @@ def save(folder: Path, controller: SavedController) -> None:
     if q is not None:
         parts["inference"] = q.state_dict()
     tensors = {f"{part}.{key}": t for part, held in parts.items() for key, t in held.items()}
-    tensors["codes"] = torch.from_numpy(controller.codes)
     data = serialise({key: t.detach().cpu().contiguous() for key, t in tensors.items()})
     described = _Description(
         observations=controller.observations,
@@ -150,6 +153,7 @@ def save(folder: Path, controller: SavedController) -> None:
         context=controller.policy.context,
         hidden=controller.policy.hidden,
         inference=None if q is None else _Encoder(kind=q.kind, hidden=q.hidden),
+        codes=tuple(tuple(code) for code in controller.codes.tolist()),
         sha256=hashlib.sha256(data).hexdigest(),
     )
     write_bytes(folder / TENSORS, data)
@@ -183,6 +187,11 @@ def load(folder: Path) -> SavedController:
         raise UsageError(f"{folder} holds a controller whose parts do not fit: {reason}") from None
 
 
+def load_from(place: Path) -> SavedController:
+    """Read the controller of a run directory, or of a folder that holds one itself; see `load`."""
+    return load(place / FOLDER if (place / FOLDER).is_dir() else place)
+
+
 def _described(path: Path) -> _Description:
     try:
         return _Description.model_validate_json(path.read_bytes())
@@ -210,7 +219,6 @@ def _rebuilt(described: _Description, data: bytes) -> SavedController:
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise ValueError(f"{name} holds a value that is not a finite number")
-    codes = tensors.pop("codes")
     if described.inference is None and _part(tensors, "inference."):
         raise ValueError(f"{TENSORS} holds an inference network that {DESCRIPTION} does not name")
     with torch.device("meta"):  # takes neither memory nor random numbers before the sizes are held
@@ -221,7 +229,8 @@ def _rebuilt(described: _Description, data: bytes) -> SavedController:
     kept = described.model_dump(
         include={"observations", "actions", "seconds", "low", "high", "pieces"}
     )
-    return SavedController(policy=policy, inference=q, codes=codes.numpy(), **kept)
+    codes = np.array(described.codes, np.float32)
+    return SavedController(policy=policy, inference=q, codes=codes, **kept)
 
 
 def _empty(described: _Description) -> tuple[GaussianPolicy, PooledEncoder | None]:

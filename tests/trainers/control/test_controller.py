@@ -14,7 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from cluster.errors import UsageError
 from tests.trainers.control.making import MOVED, controller, samples
-from trainers.control.controller import DESCRIPTION, TENSORS, SavedController, load, save
+from trainers.control.controller import (
+    DESCRIPTION, FOLDER, TENSORS, SavedController, load, load_from, save,
+)
 from trainers.control.inference import Kind
 
 KINDS: list[tuple[int, Kind | None]] = [(0, None), (2, None), (2, "discrete"), (3, "gaussian")]
@@ -118,9 +120,10 @@ def _not_tensors(folder: Path) -> None:
         (_flip, "damaged or belongs to another controller.json"),
         (lambda f: (f / TENSORS).write_bytes(b""), "damaged or belongs"),
         (_not_tensors, "do not fit"),
-        (lambda f: _tensors(f, lambda t: t.pop("codes")), "codes"),
+        (lambda f: _description(f, codes=[]), "(codes: tuple should have at least 1 item"),
+        (lambda f: _description(f, codes=[[1.0], [1.0, 0.0]]), "do not fit"),
         (lambda f: _tensors(f, lambda t: t.pop("policy.log_sd")), "log_sd"),
-        (lambda f: _tensors(f, lambda t: t["codes"].fill_(torch.nan)), "not a finite number"),
+        (lambda f: _tensors(f, lambda t: t["policy.log_sd"].fill_(torch.nan)), "not a finite number"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path: Path, harm: Callable[[Path], Any], said: str) -> None:
@@ -132,6 +135,14 @@ def test_files_that_cannot_be_used(tmp_path: Path, harm: Callable[[Path], Any], 
     assert said in message
     assert str(tmp_path) in message
     assert "\n" not in message
+
+
+def test_a_run_directory_or_the_folder_itself(tmp_path: Path) -> None:
+    save(tmp_path / "run" / FOLDER, controller())
+    found = [load_from(tmp_path / "run"), load_from(tmp_path / "run" / FOLDER)]
+    assert torch.equal(found[0].policy.log_sd, found[1].policy.log_sd)
+    with pytest.raises(UsageError, match="holds no controller"):
+        load_from(tmp_path)
 
 
 def test_a_second_save_replaces_the_first(tmp_path: Path) -> None:
