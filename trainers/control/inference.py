@@ -42,6 +42,7 @@ class PooledEncoder(Scaled):
         super().__init__(observations)
         self.kind: Kind = kind
         self.size = size
+        self.hidden = tuple(hidden)
         width = len(observations.centre) + actions
         self.sample = nn.Sequential(perceptron([2 * width, *hidden]), nn.Tanh())
         self.head = nn.Linear(hidden[-1], size if kind == "discrete" else 2 * size)

@@ -88,6 +88,7 @@ class GaussianPolicy(Scaled):
         log_sd: float = -1.0,
     ) -> None:
         super().__init__(observations, context)
+        self.hidden = tuple(hidden)
         sizes = [len(observations.centre) + context, *hidden, len(actions.centre)]
         self.mean = perceptron(sizes, last_gain=0.01)
         self.log_sd = nn.Parameter(torch.full((len(actions.centre),), log_sd))
