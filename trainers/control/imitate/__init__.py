@@ -1,1 +1,37 @@
-"""Recipe `imitate`."""
+"""Recipe `imitate`: one controller from demonstrations in several modes that nobody labelled."""
+
+from typing import TYPE_CHECKING
+
+from trainers.control.imitate.config import Config
+
+if TYPE_CHECKING:
+    from cluster.evidence import Result
+    from cluster.run import Run
+
+__all__ = ["Config", "example_files", "run"]
+
+RUN_FILE = """\
+# One controller from demonstrations in several modes. Check it with: corymb validate run.yaml
+recipe: imitate
+preset: small
+
+# Demonstrations that recipe expert wrote; without a path, PI is recorded on the spot.
+# data:
+#   path: demonstrations.parquet
+#   truth: truth.parquet    # modes, only to judge by; leave it out where nobody knows them
+
+clone:
+  modes: 2                  # how many modes to look for
+"""
+
+
+def run(config: Config, run: "Run") -> "Result":
+    """Clone the demonstrations and judge the clone; see `trainers.control.imitate.recipe`."""
+    from trainers.control.imitate import recipe  # torch, only when something is run
+
+    return recipe.run(config, run)
+
+
+def example_files() -> dict[str, str]:
+    """The run file that `corymb init` writes."""
+    return {"run.yaml": RUN_FILE}

@@ -1,0 +1,92 @@
+"""Which demonstrations are there, of which plant, and what is known of their modes to judge by?"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.errors import UsageError
+from trainers.control.demonstrations import parquet
+from trainers.control.demonstrations.truth import read_truth
+from trainers.control.expert.record import controller, record
+from trainers.control.imitate.config import Config
+from trainers.control.plants import PlantSettings
+from trainers.control.trajectories import Trajectories
+
+RECORDED = 2_000_000
+"""Seeds of recorded noise begin here, apart from those of judging."""
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Trajectories, and what their file says beside them.
+
+    Attributes
+    ----------
+    data : without labels.
+    plant : the simulated plant they are of, or None for a plant that cannot be simulated.
+    mode : (n,), true modes to judge by, or None where nobody knows.
+    """
+
+    data: Trajectories
+    plant: PlantSettings | None
+    mode: NDArray[np.int64] | None
+
+    def split(self, share: float, seed: int) -> "tuple[Demonstrations, Demonstrations]":
+        """Trajectories to learn from and those held out, at least one of each."""
+        n = len(self.data)
+        order = np.random.default_rng([seed, 4]).permutation(n)
+        kept = min(max(1, round(share * n)), n - 1)
+        return self._take(np.sort(order[kept:])), self._take(np.sort(order[:kept]))
+
+    def _take(self, rows: NDArray[np.int64]) -> "Demonstrations":
+        mode = None if self.mode is None else self.mode[rows]
+        return Demonstrations(self.data.take(rows), self.plant, mode)
+
+
+def demonstrations(config: Config) -> Demonstrations:
+    """Read the file of the configuration, or record PI.
+
+    Raises
+    ------
+    UsageError : for a file that cannot be used, or has too few trajectories for the modes.
+    """
+    found = _recorded(config) if config.data.path is None else _read(config)
+    least = max(2, config.clone.modes)
+    if len(found.data) < least:
+        raise UsageError(
+            f"There are {len(found.data)} trajectories for {config.clone.modes} modes; at least "
+            f"{least} are needed: give more, or lower clone.modes"
+        )
+    return found
+
+
+def _recorded(config: Config) -> Demonstrations:
+    acting = controller(config.plant, None)
+    data, mode, _ = record(
+        config.plant, acting, config.data.trajectories, RECORDED + config.seeds[0]
+    )
+    return Demonstrations(data, config.plant, mode)
+
+
+def _read(config: Config) -> Demonstrations:
+    path = Path(str(config.data.path))
+    data = parquet.read(path)
+    said = parquet.header(path)
+    plant = None
+    if said is not None and said.plant is not None:
+        plant = PlantSettings.model_validate_json(json.dumps(said.plant))
+    data = data.take(np.arange(min(len(data), config.data.trajectories)))
+    if config.data.truth is None:
+        return Demonstrations(data, plant, None)
+    known = read_truth(Path(config.data.truth))
+    lacking = [i for i in data.ids.tolist() if i not in known]
+    if lacking:
+        raise UsageError(
+            f"{config.data.truth} does not say the mode of trajectory {lacking[0]} and "
+            f"{len(lacking) - 1} more; leave data.truth out, or give the file that belongs to "
+            f"{path.name}"
+        )
+    return Demonstrations(data, plant, np.array([known[i] for i in data.ids.tolist()]))
