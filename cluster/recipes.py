@@ -52,6 +52,12 @@ RECIPES: dict[str, Recipe] = {
             "Process control: an expert for a simulated plant, and demonstrations of it.",
             "arXiv 2505.21026",
         ),
+        Recipe(
+            "imitate",
+            "trainers.control.imitate",
+            "Process control: one controller cloned from demonstrations in unlabelled modes.",
+            "arXiv 2505.21026",
+        ),
     )
 }
 

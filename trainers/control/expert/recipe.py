@@ -27,7 +27,11 @@ def run(config: Config, run: Run) -> Result:
             data, mode, episodes = record(
                 config.plant, recorded, config.trajectories, RECORDED + seed
             )
-            write(run.artifact("demonstrations.parquet"), data, plant=config.plant.model_dump(mode="json"))
+            write(
+                run.artifact("demonstrations.parquet"),
+                data,
+                plant=config.plant.model_dump(mode="json"),
+            )
             write_truth(run.artifact("truth.parquet"), data.ids.tolist(), mode)
     if config.plant.kind == "cstr" and config.expert == "learnt":
         pi = controller(seen, None)

@@ -1,0 +1,148 @@
+"""From findings to evidence: the clone beside plain cloning, PI and the bound."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cluster import plots
+from cluster.evidence import Result, Section, Table
+from cluster.report import format_number
+from cluster.run import Run
+from trainers.control.imitate.config import Config
+from trainers.control.imitate.findings import Findings
+from trainers.control.pictures import response_pictures
+from trainers.control.plants import PlantSettings
+from trainers.control.scores import (
+    MEASURES,
+    Measure,
+    by_seed,
+    figure,
+    figures,
+    interval,
+    level_name,
+    level_words,
+    table,
+)
+
+USEFUL = 0.02
+"""Nats a sample that z must add for the modes to be worth having."""
+
+
+def present(config: Config, found: Findings, run: Run) -> Result:
+    """Build the result of a run."""
+    result = Result({}, {}, list(config.seeds))
+    gain = Measure("gain", "", "nats a sample", "higher")
+    result.figures["gain_of_modes"] = figure(
+        found.gain, gain, "held-out log-likelihood that modes add"
+    )
+    if np.mean(found.gain) < USEFUL:
+        result.warnings.append(
+            f"z adds {format_number(float(np.mean(found.gain)))} nats a sample to what plain "
+            "cloning explains of held-out trajectories. Either there is one mode, or the "
+            "observations already tell which: plain cloning is enough."
+        )
+    _add_accuracy(result, found)
+    plant = found.given.plant
+    if plant is not None and found.responses:
+        _add_closed_loop(config, result, plant, found, run)
+    else:
+        result.warnings.append(
+            "The plant cannot be simulated, so the clone was not run in closed loop. Held-out "
+            "log-likelihood does not show how errors add up there."
+        )
+    if len(found.z):
+        result.sections.append(_z_section(found, run))
+    result.summary = _summary(config, found, result)
+    result.headline = [name for name in _HEADLINE if name in result.figures] + [
+        name for name in result.figures if name.startswith("iae_ratio_to_pi.")
+    ]
+    return result
+
+
+_HEADLINE = ("gain_of_modes", "mode_accuracy_20")
+
+
+def _summary(config: Config, found: Findings, result: Result) -> str:
+    n, k = len(found.given.data), config.clone.modes
+    start = f"One controller with {k} modes from {n} demonstrations without labels"
+    if "mode_accuracy_20" not in result.figures:
+        return start
+    share = result.figures["mode_accuracy_20"].value
+    return f"{start}; it tells the mode of {share:.1%} of new ones after 20 samples"
+
+
+def _add_accuracy(result: Result, found: Findings) -> None:
+    if not found.accuracy:
+        return
+    measure = Measure("accuracy", "", "", "higher")
+    for samples in found.accuracy[0]:
+        result.figures[f"mode_accuracy_{samples}"] = figure(
+            [a[samples] for a in found.accuracy],
+            measure,
+            f"share of modes found after {samples} samples",
+        )
+
+
+def _add_closed_loop(
+    config: Config, result: Result, plant: PlantSettings, found: Findings, run: Run
+) -> None:
+    for name, value in figures(plant, found.responses).items():
+        (result.figures if name.startswith("clone.") else result.baselines)[name] = value
+    _add_ratios(result, plant, found)
+    if plant.kind == "cstr" and plant.noise > 0:
+        noisy = f"{config.rows} episodes in each mode with the plant's noise, the same for all."
+        result.sections.append(
+            Section("Under noise", (noisy,), table(plant, found.responses, False))
+        )
+    quiet = "One episode in each mode. The bound knows the plant and the future."
+    result.sections.append(Section("Without noise", (quiet,), table(plant, found.responses, True)))
+    folder = run.artifact("plots/x").parent
+    for title, file, caption in response_pictures(plant, found.responses, folder):
+        result.sections.append(Section(title, svg=f"plots/{file}", caption=caption))
+
+
+def _add_ratios(result: Result, plant: PlantSettings, found: Findings) -> None:
+    if "pi" not in found.responses:
+        return
+    main = MEASURES[plant.kind][0].name
+    for mode, level in enumerate(plant.levels):
+        ratio = (
+            by_seed(plant, found.responses["clone"], mode, False)[main]
+            / by_seed(plant, found.responses["pi"], mode, False)[main]
+        )
+        measure = Measure("", "", "", "lower")
+        words = f"clone: IAE over PI's, {level_words(plant, level)}"
+        result.figures[f"iae_ratio_to_pi.{level_name(plant, level)}"] = figure(
+            ratio, measure, words
+        )
+
+
+def _z_section(found: Findings, run: Run) -> Section:
+    """Two numbers of q for every held-out trajectory, coloured by the true mode where known."""
+    file = run.artifact("plots/z.svg")
+    flat = found.z - found.z.mean(0)
+    _, _, axes = np.linalg.svd(flat, full_matrices=False)
+    at = flat @ axes[:2].T
+    with plots.drawing(file) as drawn:
+        modes: Sequence[int] = [0] if found.z_mode is None else sorted(set(found.z_mode.tolist()))
+        for mode in modes:
+            rows = np.ones(len(at), bool) if found.z_mode is None else found.z_mode == mode
+            second = at[rows, 1] if at.shape[1] > 1 else np.zeros(rows.sum())
+            label = "trajectory" if found.z_mode is None else f"true mode {mode}"
+            colour = plots.PALETTE[mode % len(plots.PALETTE)]
+            drawn.plot(at[rows, 0], second, "o", ms=4, alpha=0.6, color=colour, label=label)
+        drawn.set_xlabel("first principal axis of q's parameters")
+        drawn.set_ylabel("second")
+        drawn.legend()
+    rows = tuple(
+        (name, _mean([a[name] for a in found.accuracy]))
+        for name in (found.accuracy[0] if found.accuracy else {})
+    )
+    accuracy = Table(("Samples seen", "Share of modes found"), rows) if rows else None
+    text = ("What q says of held-out trajectories after 20 samples.",)
+    return Section("Which mode is it?", text, accuracy, "plots/z.svg")
+
+
+def _mean(values: Sequence[float]) -> str:
+    mean, low, _ = interval(values)
+    return format_number(mean) + ("" if low is None else f" ± {format_number(mean - low)}")
