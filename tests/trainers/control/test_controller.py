@@ -15,7 +15,13 @@ from safetensors.torch import load_file, save_file
 from cluster.errors import UsageError
 from tests.trainers.control.making import MOVED, controller, samples
 from trainers.control.controller import (
-    DESCRIPTION, FOLDER, TENSORS, SavedController, load, load_from, save,
+    DESCRIPTION,
+    FOLDER,
+    TENSORS,
+    SavedController,
+    load,
+    load_from,
+    save,
 )
 from trainers.control.inference import Kind
 
@@ -123,7 +129,10 @@ def _not_tensors(folder: Path) -> None:
         (lambda f: _description(f, codes=[]), "(codes: tuple should have at least 1 item"),
         (lambda f: _description(f, codes=[[1.0], [1.0, 0.0]]), "do not fit"),
         (lambda f: _tensors(f, lambda t: t.pop("policy.log_sd")), "log_sd"),
-        (lambda f: _tensors(f, lambda t: t["policy.log_sd"].fill_(torch.nan)), "not a finite number"),
+        (
+            lambda f: _tensors(f, lambda t: t["policy.log_sd"].fill_(torch.nan)),
+            "not a finite number",
+        ),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path: Path, harm: Callable[[Path], Any], said: str) -> None:

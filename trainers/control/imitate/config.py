@@ -1,4 +1,4 @@
-"""Configuration of recipe `imitate`: whose demonstrations, how they are cloned, how it is judged."""
+"""Configuration of recipe `imitate`: which demonstrations, how they are cloned and judged."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self

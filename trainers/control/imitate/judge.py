@@ -1,4 +1,4 @@
-"""How good is a clone? What it explains of held-out trajectories, which modes it finds, how it runs.
+"""How good is a clone? What it explains of new trajectories, which modes it finds, how it runs.
 
 True modes, where known, match the clone's codes to the plant's modes and count how often q is
 right; nothing that was learnt depends on them.

@@ -23,7 +23,7 @@ def advantages(
     samples = rewards.shape[1]
     keep = valid.to(rewards.dtype)
     last = torch.arange(samples) == (valid.sum(1, keepdim=True) - 1)
-    goes_on = torch.where(last & terminated[:, None], 0.0, 1.0)
+    goes_on = 1 - (last & terminated[:, None]).to(rewards.dtype)
     delta = (rewards + gamma * goes_on * values[:, 1:] - values[:, :-1]) * keep
     found = torch.zeros_like(rewards)
     running = torch.zeros_like(rewards[:, 0])

@@ -9,7 +9,6 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import (
     COMPONENT_LEARNER,
-    COMPONENT_OPTIMIZER,
     COMPONENT_RL_MODULE,
     DEFAULT_MODULE_ID,
 )
@@ -109,52 +108,61 @@ class PolicyOptimisation(Algorithm):  # type: ignore[misc]  # RLlib's classes ha
     def networks(self) -> PolicyModule:
         """A copy of the policy and value as they are now."""
         module: PolicyModule = self.config.env_config["policy"].build()
-        module.set_state(self._learner_state()[COMPONENT_RL_MODULE][DEFAULT_MODULE_ID])
+        module.set_state(self._weights()[DEFAULT_MODULE_ID])
         return module
 
     def snapshot(self) -> Arrays:
         """Weights and optimisers of all modules, as arrays; see `restore_snapshot`."""
-        state = self._learner_state()
         arrays: Arrays = {"done": np.array(self.done)}
-        for module, weights in state[COMPONENT_RL_MODULE].items():
+        for module, weights in self._weights().items():
             arrays |= {f"module/{module}/{name}": value for name, value in weights.items()}
-        for name, optimizer in state[COMPONENT_OPTIMIZER].items():
-            inner = optimizer["state"]
-            arrays[f"optimizer/{name}/lr"] = np.array(_plain(inner["param_groups"][0]["lr"]))
-            for index, moments in inner["state"].items():
-                for key, value in moments.items():
-                    arrays[f"optimizer/{name}/{index}/{key}"] = np.asarray(value)
-        return arrays
+        for name, (rate, states) in self._foreach_learner(_moments)[0].items():
+            arrays[f"rate/{name}"] = np.array(rate)
+            for index, kept in states.items():
+                arrays |= {f"moments/{name}/{index}/{key}": value for key, value in kept.items()}
+        return {name: np.array(value) for name, value in arrays.items()}
 
     def restore_snapshot(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on where `snapshot` was taken."""
-        state = self._learner_state()
-        for module, weights in state[COMPONENT_RL_MODULE].items():
-            for name in weights:
-                weights[name] = np.array(arrays[f"module/{module}/{name}"])
-        for name, optimizer in state[COMPONENT_OPTIMIZER].items():
-            start = f"optimizer/{name}/"
-            inner = optimizer["state"]
-            inner["param_groups"][0]["lr"] = float(arrays[start + "lr"])
-            inner["state"] = _moments(arrays, start)
-        self.learner_group.foreach_learner(lambda learner: learner.set_state(state))
+        modules = {
+            module: {name: np.array(arrays[f"module/{module}/{name}"]) for name in weights}
+            for module, weights in self._weights().items()
+        }
+        moments = _read_moments(arrays)
+
+        def take(learner: RolloutLearner) -> None:
+            learner.set_state({COMPONENT_RL_MODULE: modules})
+            learner.set_moments(moments)
+
+        self._foreach_learner(take)
         self.done = int(arrays["done"])
         self.env_runner_group.sync_weights(
             from_worker_or_learner_group=self.learner_group, policies=[DEFAULT_MODULE_ID]
         )
 
-    def _learner_state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self.learner_group.get_state(components=COMPONENT_LEARNER)
-        found: dict[str, Any] = state[COMPONENT_LEARNER]
+    def _foreach_learner(self, function: Any) -> list[Any]:
+        return [result.get() for result in self.learner_group.foreach_learner(function)]
+
+    def _weights(self) -> dict[str, dict[str, NDArray[Any]]]:
+        state = self.learner_group.get_state(components=COMPONENT_LEARNER)[COMPONENT_LEARNER]
+        found: dict[str, dict[str, NDArray[Any]]] = state[COMPONENT_RL_MODULE]
         return found
 
 
-def _moments(arrays: Mapping[str, NDArray[Any]], start: str) -> dict[int, dict[str, NDArray[Any]]]:
-    found: dict[int, dict[str, NDArray[Any]]] = {}
+def _moments(learner: RolloutLearner) -> Any:
+    return learner.moments()
+
+
+def _read_moments(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        name.removeprefix("rate/"): (float(value), {})
+        for name, value in arrays.items()
+        if name.startswith("rate/")
+    }
     for name, value in arrays.items():
-        if name.startswith(start) and name != start + "lr":
-            index, key = name[len(start) :].split("/")
-            found.setdefault(int(index), {})[key] = np.array(value)
+        if name.startswith("moments/"):
+            _, optimizer, index, key = name.split("/")
+            found[optimizer][1].setdefault(int(index), {})[key] = value
     return found
 
 

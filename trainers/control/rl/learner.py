@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
@@ -117,6 +118,36 @@ class RolloutLearner(TorchLearner):  # type: ignore[misc]  # RLlib's classes hav
     def note(self, name: str, value: float, module: str = DEFAULT_MODULE_ID) -> None:
         """Log the newest value of a metric."""
         self.metrics.log_value((module, name), value, window=1)
+
+    def moments(self) -> dict[str, tuple[float, dict[int, dict[str, np.ndarray]]]]:
+        """The rate of every optimiser, and the moments of each of its parameters by number.
+
+        RLlib's own state of an optimiser loses both on the way back: numbers of parameters return
+        as tensors, under which no moment is found, and the rate in single precision.
+        """
+        return {
+            name: (
+                float(optimizer.param_groups[0]["lr"]),
+                {
+                    i: {key: value.numpy().copy() for key, value in optimizer.state[p].items()}
+                    for i, p in enumerate(optimizer.param_groups[0]["params"])
+                    if p in optimizer.state
+                },
+            )
+            for name, optimizer in self._named_optimizers.items()
+        }
+
+    def set_moments(
+        self, moments: Mapping[str, tuple[float, Mapping[int, Mapping[str, np.ndarray]]]]
+    ) -> None:
+        """Take over what `moments` returned."""
+        for name, (rate, states) in moments.items():
+            optimizer = self._named_optimizers[name]
+            (group,) = optimizer.param_groups
+            group["lr"] = rate
+            for i, kept in states.items():
+                tensors = {key: torch.from_numpy(np.array(value)) for key, value in kept.items()}
+                optimizer.state[group["params"][i]] = tensors
 
     def compute_gradients(self, loss_per_module: Mapping[str, Tensor], **_: Any) -> dict[Any, Any]:
         """Gradients of the modules that the losses depend on; others are left alone."""

@@ -11,7 +11,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 
 from envs.interface import ProcessVectorEnv
-from trainers.control.networks import GaussianPolicy, log_density
+from trainers.control.networks import GaussianPolicy
 
 Singles = NDArray[np.float32]
 
@@ -150,10 +150,3 @@ def _blank(valid: NDArray[np.bool_], *arrays: Singles) -> None:
     if not valid.all():
         for array in arrays:
             array[~valid] = 0.0
-
-
-def log_prob(rollout: Rollout) -> Singles:
-    """log pi of the recorded actions under the policy that drew them, (n, T)."""
-    mean, log_sd = torch.from_numpy(rollout.mean), torch.from_numpy(rollout.log_sd)
-    found: Singles = log_density(mean, log_sd, torch.from_numpy(rollout.actions)).numpy()
-    return found
