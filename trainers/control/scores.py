@@ -154,5 +154,6 @@ def _cell(values: Floats) -> str:
     if not np.isfinite(values).all():
         return "not settled"
     mean, low, _ = interval(values)
-    spread = "" if low is None else f" ± {format_number(mean - low)}"
-    return f"{format_number(mean)}{spread}"
+    if low is None or mean - low < 1e-6 * abs(mean):
+        return f"{mean:.4g}"
+    return f"{mean:.4g} ± {mean - low:.2g}"

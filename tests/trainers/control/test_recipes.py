@@ -9,7 +9,7 @@ import pytest
 
 from cluster import config as configuration
 from cluster.config import ConfigError
-from cluster.errors import UsageError
+from cluster.errors import CorymbError, UsageError
 from cluster.execute import start as started
 from trainers.control.controller import FOLDER, load
 from trainers.control.demonstrations import parquet
@@ -102,3 +102,9 @@ def test_what_cannot_be_run_is_refused_before_it_starts(
 def test_fewer_trajectories_than_modes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="24 trajectories for 30 modes"):
         start(tmp_path, recipe="imitate", clone={"modes": 30, "steps": 5})
+
+
+def test_an_expert_that_diverges_says_where(tmp_path: Path) -> None:
+    policy = {"iterations": 3, "rows": 4, "samples": 10, "lr": 1e30}
+    with pytest.raises(CorymbError, match=r"diverged in iteration \d.*Lower policy\.lr"):
+        start(tmp_path, recipe="expert", expert="learnt", policy=policy)

@@ -1,7 +1,5 @@
 """How is an expert learnt? One training for each seed, taken up again where it stopped."""
 
-import numpy as np
-
 from cluster.errors import CorymbError
 from cluster.run import Run
 from trainers.control.expert.config import Config
@@ -34,16 +32,17 @@ def learn(config: Config, seed: int, run: Run) -> GaussianPolicy:
     try:
         for figures in optimise(algorithm):
             done = algorithm.done
-            if not np.isfinite(figures["return"]):
-                raise CorymbError(
-                    f"The expert of seed {seed} diverged in iteration {done}; lower policy.lr"
-                )
             run.log(done, seed=seed, **{f"expert.{k}": v for k, v in figures.items()})
             run.say(f"expert, seed {seed}: iteration {done} of {total}, {figures['return']:.4g}")
             if done % EVERY == 0 or done == total or run.stop_requested():
                 run.save(done, algorithm.snapshot(), {}, name=name)
                 run.check_stop()
         return algorithm.networks().policy
+    except ValueError as error:
+        raise CorymbError(
+            f"The expert of seed {seed} diverged in iteration {algorithm.done + 1}: {error} "
+            "Lower policy.lr"
+        ) from error
     finally:
         algorithm.stop()
 

@@ -204,7 +204,8 @@ def configure(
     total = settings.iterations * settings.rows * samples
     return (
         PolicyConfig(algo_class=algorithm)
-        .framework("torch")
+        # A gradient that is no number is not looked for at every step: the next rollout finds it.
+        .framework("torch", torch_skip_nan_gradients=True)
         .env_runners(
             env_runner_cls=RolloutRunner,
             num_env_runners=settings.runners,
