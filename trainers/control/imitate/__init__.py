@@ -19,6 +19,15 @@ preset: small
 # data:
 #   path: demonstrations.parquet
 #   truth: truth.parquet    # modes, only to judge by; leave it out where nobody knows them
+#
+# Or a historian's export, CSV or Parquet:
+# data:
+#   path: export.csv
+#   observations: [reactor_temperature, jacket_temperature]
+#   actions: [valve]
+#   time: timestamp
+#   gap: 600                # seconds without a row end an episode; or `trajectory`, a column
+#   seconds: 10             # samples are this far apart, after resampling
 
 clone:
   modes: 2                  # how many modes to look for

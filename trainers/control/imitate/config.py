@@ -5,21 +5,16 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from cluster.config import RunConfig, RunPath, Settings
+from cluster.config import RunConfig
 from cluster.plan import Plan
+from trainers.control.demonstrations.settings import DemonstrationSettings
 from trainers.control.imitate.settings import CloneSettings
 from trainers.control.plants import PlantSettings
 
 
-class DataSettings(Settings):
-    """Which demonstrations are cloned."""
+class DataSettings(DemonstrationSettings):
+    """Which demonstrations are cloned; without a path, PI is recorded on the spot."""
 
-    path: RunPath | None = Field(
-        None, description="A file that recipe expert wrote; without it PI is recorded on the spot."
-    )
-    truth: RunPath | None = Field(
-        None, description="The mode of each trajectory, to judge by and never to learn from."
-    )
     trajectories: int = Field(
         512, ge=2, description="Demonstrations to record, or at most to take from the file."
     )

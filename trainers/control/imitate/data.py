@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from cluster.errors import UsageError
 from trainers.control.demonstrations import parquet
+from trainers.control.demonstrations.account import Account
+from trainers.control.demonstrations.open import open_demonstrations
+from trainers.control.demonstrations.settings import PARQUET_SUFFIXES
 from trainers.control.demonstrations.truth import read_truth
 from trainers.control.expert.record import controller, record
 from trainers.control.imitate.config import Config
@@ -28,11 +31,13 @@ class Demonstrations:
     data : without labels.
     plant : the simulated plant they are of, or None for a plant that cannot be simulated.
     mode : (n,), true modes to judge by, or None where nobody knows.
+    account : what became of the file's rows; None for what was recorded on the spot.
     """
 
     data: Trajectories
     plant: PlantSettings | None
     mode: NDArray[np.int64] | None
+    account: Account | None = None
 
     def split(self, share: float, seed: int) -> "tuple[Demonstrations, Demonstrations]":
         """Trajectories to learn from and those held out, at least one of each."""
@@ -73,14 +78,15 @@ def _recorded(config: Config) -> Demonstrations:
 
 def _read(config: Config) -> Demonstrations:
     path = Path(str(config.data.path))
-    data = parquet.read(path)
-    said = parquet.header(path)
+    data, account = open_demonstrations(config.data)
+    ours = path.suffix.lower() in PARQUET_SUFFIXES
+    said = parquet.header(path) if ours else None
     plant = None
     if said is not None and said.plant is not None:
         plant = PlantSettings.model_validate_json(json.dumps(said.plant))
     data = data.take(np.arange(min(len(data), config.data.trajectories)))
     if config.data.truth is None:
-        return Demonstrations(data, plant, None)
+        return Demonstrations(data, plant, None, account)
     known = read_truth(Path(config.data.truth))
     lacking = [i for i in data.ids.tolist() if i not in known]
     if lacking:
@@ -89,4 +95,5 @@ def _read(config: Config) -> Demonstrations:
             f"{len(lacking) - 1} more; leave data.truth out, or give the file that belongs to "
             f"{path.name}"
         )
-    return Demonstrations(data, plant, np.array([known[i] for i in data.ids.tolist()]))
+    mode = np.array([known[i] for i in data.ids.tolist()])
+    return Demonstrations(data, plant, mode, account)

@@ -50,6 +50,10 @@ def present(config: Config, found: Findings, run: Run) -> Result:
             "The plant cannot be simulated, so the clone was not run in closed loop. Held-out "
             "log-likelihood does not show how errors add up there."
         )
+    account = found.given.account
+    if account is not None:
+        result.warnings += [line for line in account.lines() if line.startswith("dropped")]
+        result.sections.append(Section("What was read", account.notes, account.table()))
     if len(found.z):
         result.sections.append(_z_section(found, run))
     result.summary = _summary(config, found, result)
