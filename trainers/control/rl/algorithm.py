@@ -23,6 +23,7 @@ from trainers.control.rl.ppo import PPOLearner
 from trainers.control.rl.rollout import Contexts, Rollout
 from trainers.control.rl.runner import RolloutRunner
 from trainers.control.rl.settings import PolicySettings
+from trainers.control.rl.trpo import TRPOLearner
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -242,7 +243,7 @@ def configure(
 
 def learner_of(settings: PolicySettings) -> type[RolloutLearner]:
     """The learner of `settings.algorithm`."""
-    return PPOLearner
+    return {"ppo": PPOLearner, "trpo": TRPOLearner}[settings.algorithm]
 
 
 def optimise(algorithm: PolicyOptimisation) -> Iterator[dict[str, float]]:

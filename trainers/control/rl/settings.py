@@ -1,8 +1,8 @@
 """How is a policy optimised? Rollouts, the surrogate's options, sizes of networks."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from cluster.config import Settings
 
@@ -40,3 +40,12 @@ class PolicySettings(Settings):
     grad_clip: float = Field(0.5, gt=0, description="Largest norm of a gradient.")
     hidden: tuple[int, ...] = Field((64, 64), min_length=1, description="Of policy and value.")
     log_sd: float = Field(-0.5, description="Of the policy at the start, in scaled actions.")
+
+    @model_validator(mode="after")
+    def _can_be_shared_out(self) -> Self:
+        if self.algorithm == "trpo" and self.learners > 1:
+            raise ValueError(
+                "algorithm 'trpo' solves for one step over all samples, by one learner; set "
+                "learners to 0 or 1, or use 'ppo'"
+            )
+        return self
