@@ -194,3 +194,23 @@ def test_other_claims_are_judged_by_their_own_numbers(claim: dict[str, Any]) -> 
     lower = claim["better"] == "lower"
     reached = claim["value"] <= claim["goal"] if lower else claim["value"] >= claim["goal"]
     assert claim["holds"] == reached
+
+
+def test_control_table() -> None:
+    """Rows of the page stand in the order of these claims."""
+    order = (
+        "expert_ratio_to_bound.90", "expert_ratio_to_bound.86", "bioreactor.ratio_to_optimum.k05",
+        "bioreactor.ratio_to_optimum.k07", "iae_ratio_to_pi.90", "iae_ratio_to_pi.86", "offset.90",
+        "offset.86", "mode_accuracy_20",
+    )  # fmt: skip
+    kept = json.loads((ROOT / "benchmarks" / "results" / "irl_quality.json").read_text())
+    claims = {claim["name"]: claim for claim in kept["claims"]}
+    page = (ROOT / "docs" / "control.md").read_text()
+    text = page[page.index("| figure | mean of five seeds") :]
+    rows = [line.split(" | ") for line in text[: text.index("\n\n")].splitlines()[2:]]
+    assert len(rows) == len(order)
+    for name, (_, mean, ends, _, verdict) in zip(order, rows, strict=True):
+        claim = claims[name]
+        assert mean == f"{claim['beside']['mean']:.3f}"
+        assert ends == f"{claim['low']:.3f} to {claim['high']:.3f}"
+        assert verdict.startswith("holds" if claim["holds"] else "missed")
