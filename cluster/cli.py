@@ -219,6 +219,50 @@ def report(name: RunName) -> None:
 
 
 @app.command()
+def export(
+    name: RunName,
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write to; default: in the run.")
+    ] = None,
+) -> None:
+    """Write what a run learnt as files that other programs read, checked against the original."""
+    from cluster import exports
+
+    folder, differences = exports.export(name, to)
+    for file, difference in differences.items():
+        print(f"{folder / file}  differs from the original by {difference:.1e} at most")
+
+
+@app.command()
+def predict(
+    name: Annotated[
+        str, typer.Argument(metavar="RUN_OR_DIR", help="A run, or a folder that export wrote.")
+    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Rows to predict for.")],
+    mode: Annotated[
+        int | None, typer.Option(help="Mode of all rows, from 0; default: inferred from them.")
+    ] = None,
+    infer: Annotated[
+        int | None,
+        typer.Option(metavar="SAMPLES", help="Infer the mode from so many first samples only."),
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="OUT.csv", help="File to write; default: stdout.")
+    ] = None,
+) -> None:
+    """Apply what a run learnt to the rows of a CSV file."""
+    from cluster import exports
+    from cluster.files import write_text
+
+    text = exports.predict(name, file, mode, infer)
+    if to is None:
+        print(text, end="")
+        return
+    write_text(to, text)
+    print(to)
+
+
+@app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Examine this machine and installation, and say what to do about each finding."""
     from cluster.doctor import examine

@@ -33,9 +33,10 @@ def describe(error: ValidationError, model: type[BaseModel], merged: "Merged") -
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return '; did you mean "x"?', or nothing where no known word is near."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    """Return '; did you mean "x"?', or nothing where no known word is near, whatever its case."""
+    by_lower = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean '{by_lower[near[0]]}'?" if near else ""
 
 
 _EXPECTED = {

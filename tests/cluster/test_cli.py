@@ -48,7 +48,7 @@ def test_help_and_version(corymb: Command) -> None:
     done = corymb("--help")
     assert done.code == 0
     for name in ("demo", "list", "init", "show", "validate", "run", "resume", "rerun", "compare",
-                 "report", "doctor", "clean"):  # fmt: skip
+                 "report", "export", "predict", "doctor", "clean"):  # fmt: skip
         assert name in done.out
     assert done.err == ""
     version = corymb("--version")

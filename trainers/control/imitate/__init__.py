@@ -1,5 +1,6 @@
 """Recipe `imitate`: one controller from demonstrations in several modes that nobody labelled."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainers.control.imitate.config import Config
@@ -8,7 +9,7 @@ if TYPE_CHECKING:
     from cluster.evidence import Result
     from cluster.run import Run
 
-__all__ = ["Config", "example_files", "run"]
+__all__ = ["Config", "example_files", "export", "predict", "run"]
 
 RUN_FILE = """\
 # One controller from demonstrations in several modes. Check it with: corymb validate run.yaml
@@ -44,3 +45,17 @@ def run(config: Config, run: "Run") -> "Result":
 def example_files() -> dict[str, str]:
     """The run file that `corymb init` writes."""
     return {"run.yaml": RUN_FILE}
+
+
+def export(place: Path, folder: Path) -> dict[str, float]:
+    """Write a run's controller as ONNX; see `trainers.control.export`."""
+    from trainers.control.export import export_run  # torch, only when something is exported
+
+    return export_run(place, folder)
+
+
+def predict(place: Path, file: Path, mode: int | None, infer: int | None) -> str:
+    """Ask a controller for actions; see `trainers.control.predict`."""
+    from trainers.control.predict import predict_file
+
+    return predict_file(place, file, mode, infer)
