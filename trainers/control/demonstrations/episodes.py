@@ -84,10 +84,20 @@ def split(columns: Columns, order: Whole, gap: float | None) -> list[Episode]:
     ]
 
 
+def unbroken(episodes: Sequence[Episode], longest: float) -> list[Episode]:
+    """Cut episodes where there is no row for longer than can be bridged; pieces keep the name."""
+    found = []
+    for e in episodes:
+        cuts = np.flatnonzero(np.diff(e.time) > longest) + 1
+        parts = [np.split(array, cuts) for array in (e.rows, e.time, e.values)]
+        found += [Episode(e.name, *part) for part in zip(*parts, strict=True)]
+    return found
+
+
 def numbered(names: Sequence[str]) -> list[str]:
     """Tell pieces of the same name apart: a.1, a.2; pieces without a name are 1, 2.
 
-    A name that would be taken already keeps its number's dot doubled until it is free.
+    Where another already has that name, dots are added until none has.
     """
     total, taken, seen = Counter(names), set(names), Counter[str]()
     found = []

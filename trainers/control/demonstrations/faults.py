@@ -88,11 +88,12 @@ def causes(
         ]
         share = sum(last - first for each in runs for first, last in each) / total
         if share > STEPS:
-            notes.append(_constant(columns.names[column], share))
+            ever = any(len(each) != 1 for each in runs)
+            notes.append(_standing(columns.names[column], share, ever))
             continue
         for values, cause, each in zip(seen, found, runs, strict=True):
             for first, last in each:
-                if _others_move(values[first:last], spread, column):
+                if _move(values[first:last], spread):  # the others, as this one is still
                     cause[first:last, column] = Fate.FROZEN
     return found, notes
 
@@ -130,15 +131,15 @@ def _still(time: Floats, values: Floats, still: float) -> Iterator[tuple[int, in
                 yield first, last
 
 
-def _others_move(values: Floats, spread: Floats, column: int) -> bool:
+def _move(values: Floats, spread: Floats) -> bool:
+    """Whether any column moves by more than a little."""
     change = np.fmax.reduce(values, axis=0) - np.fmin.reduce(values, axis=0)
-    moving = (change > MOVES * spread) & (spread > 0)
-    moving[column] = False
-    return bool(moving.any())
+    return bool(((change > MOVES * spread) & (spread > 0)).any())
 
 
-def _constant(name: str, share: float) -> str:
-    if share > 0.999:
+def _standing(name: str, share: float, ever: bool) -> str:
+    """Say what a column is taken for that stands still most of the time, or always."""
+    if not ever and share == 1.0:
         return (
             f"observation '{name}' never changes within an episode; leave it out if its sensor is "
             "dead"

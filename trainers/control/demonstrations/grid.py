@@ -45,10 +45,14 @@ class Grid:
     def rows(self, cause: Causes) -> Fates:
         """What became of each row: its sample's fate, or the fault of its own that led to it."""
         of_sample = self.fate[self.sample]
-        own = cause.max(axis=1)
-        dropped = of_sample != Fate.KEPT
-        found: Fates = np.where(dropped, np.maximum(own, of_sample), of_sample).astype(np.int8)
+        own = np.maximum(cause.max(axis=1), of_sample)
+        found: Fates = np.where(of_sample == Fate.MISSING, own, of_sample).astype(np.int8)
         return found
+
+
+def longest(missing: int, seconds: float) -> float:
+    """Return the s between two rows that may be bridged when so many samples may be missing."""
+    return (missing + 1 + ON_TIME) * seconds
 
 
 def resample(
@@ -81,7 +85,7 @@ def resample(
         known = cause[:, column] != Fate.MISSING if acts else cause[:, column] == Fate.KEPT
         knots, written = episode.time[known], episode.values[known, column]
         values[:, column], found = bridged(
-            knots, written, at, (missing + 1) * seconds, ON_TIME * seconds, hold=acts
+            knots, written, at, longest(missing, seconds), ON_TIME * seconds, hold=acts
         )
         np.maximum(fate, np.where(found, Fate.KEPT, Fate.MISSING), out=fate, casting="unsafe")
         if acts:
@@ -95,7 +99,7 @@ def resample(
 
 
 def bridged(
-    knots: Floats, written: Floats, at: Floats, longest: float, slack: float, *, hold: bool
+    knots: Floats, written: Floats, at: Floats, widest: float, slack: float, *, hold: bool
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the values of one column at other moments, and where they can be known.
 
@@ -103,7 +107,7 @@ def bridged(
     ----------
     knots, written : (m,), moments in order, s, and what was written then.
     at : (T,), moments in order.
-    longest : s between two knots that may be bridged.
+    widest : s between two knots that may be bridged.
     slack : s by which a knot may miss a moment and still be what was written then.
     hold : whether a value holds until the next, or is interpolated.
     """
@@ -115,7 +119,7 @@ def bridged(
     left = np.maximum(after - 1, 0)
     here = (after <= last) & (knots[right] <= at + slack)
     wide = knots[right] - knots[left]
-    between = (after >= 1) & (after <= last) & (wide <= longest + slack)
+    between = (after >= 1) & (after <= last) & (wide <= widest)
     share = np.zeros(len(at)) if hold else (at - knots[left]) / np.where(wide > 0, wide, 1.0)
     reached = written[left] + share * (written[right] - written[left])
     return np.where(here, written[right], reached), here | between

@@ -1,16 +1,16 @@
 """How does a plant's export become trajectories? Stage by stage, with the fate of every row."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from cluster.errors import UsageError
 from trainers.control.demonstrations.account import Account, Fate, Fates, dropped
-from trainers.control.demonstrations.episodes import Episode, numbered, ordered, split
+from trainers.control.demonstrations.episodes import Episode, numbered, ordered, split, unbroken
 from trainers.control.demonstrations.faults import Causes, causes, check_units
-from trainers.control.demonstrations.grid import Grid, resample
+from trainers.control.demonstrations.grid import Grid, longest, resample
 from trainers.control.demonstrations.load import Columns, load
 from trainers.control.demonstrations.settings import DemonstrationSettings
 from trainers.control.trajectories import Singles, Trajectories, padded
@@ -40,10 +40,11 @@ def read_historian(path: Path, settings: DemonstrationSettings) -> tuple[Traject
     check_units(path, columns, settings.limits, settings.units)
     order, fate, notes = ordered(path, columns)
     episodes = split(columns, order, settings.gap)
+    stretches = unbroken(episodes, longest(settings.missing, seconds))
     still = settings.frozen * seconds
-    faults, natural = causes(episodes, columns, settings.limits, observed, still)
+    faults, natural = causes(stretches, columns, settings.limits, observed, still)
     pieces: list[Piece] = []
-    for episode, cause in zip(episodes, faults, strict=True):
+    for episode, cause in zip(stretches, faults, strict=True):
         grid = resample(
             episode, cause, observed,
             seconds=seconds, missing=settings.missing, shortest=settings.shortest,
@@ -51,7 +52,7 @@ def read_historian(path: Path, settings: DemonstrationSettings) -> tuple[Traject
         fate[episode.rows] = grid.rows(cause)
         pieces += _cut(episode, grid)
     notes += [*natural, *_spacing(episodes, seconds)]
-    notes += _bridges(columns, episodes, faults, fate)
+    notes += _bridges(columns, stretches, faults, fate)
     account = _account(path, columns, episodes, fate, pieces, notes)
     if not pieces:
         raise UsageError("\n".join([f"{path}: no demonstrations are left", *account.lines()]))
@@ -84,11 +85,6 @@ def _account(
     names = np.full(len(fate), "", object)
     for episode in episodes:
         names[episode.rows] = episode.name
-
-    def place(row: int) -> str:
-        named = replace(columns, episodes=(str(names[row]),), episode=np.zeros(len(fate), np.int64))
-        return named.place(row) if names[row] else columns.place(row)
-
     return Account(
         source=path.name,
         rows=len(fate),
@@ -96,7 +92,7 @@ def _account(
         episodes=len(episodes),
         origins=tuple(piece.origin for piece in pieces),
         samples=sum(len(piece.values) for piece in pieces),
-        dropped=dropped(fate, place),
+        dropped=dropped(fate, lambda row: columns.place(row, names[row])),
         notes=tuple(notes),
     )
 
@@ -116,11 +112,11 @@ def _spacing(episodes: Sequence[Episode], seconds: float) -> Iterator[str]:
 
 
 def _bridges(
-    columns: Columns, episodes: Sequence[Episode], faults: Sequence[Causes], fate: Fates
+    columns: Columns, stretches: Sequence[Episode], faults: Sequence[Causes], fate: Fates
 ) -> Iterator[str]:
     """Count the cells of kept rows that interpolation, or the action before, stands in for."""
     count = np.zeros(len(columns.names), np.int64)
-    for episode, cause in zip(episodes, faults, strict=True):
+    for episode, cause in zip(stretches, faults, strict=True):
         kept = fate[episode.rows] == Fate.KEPT
         count += (cause[kept] != Fate.KEPT).sum(axis=0)
     for name, cells in zip(columns.names, count.tolist(), strict=True):

@@ -40,11 +40,11 @@ class Columns:
     episodes: tuple[str, ...]
     first: int
 
-    def place(self, row: int) -> str:
-        """Where a row stands, in words."""
+    def place(self, row: int, name: str = "") -> str:
+        """Where a row stands, in words, with the name of its episode if there is one."""
         number = int(self.episode[row])
-        named = number >= 0 and self.episodes[number]
-        return f"row {row + self.first}" + (f" ('{self.episodes[number]}')" if named else "")
+        name = name or (self.episodes[number] if number >= 0 else "")
+        return f"row {row + self.first}" + (f" of '{name}'" if name else "")
 
 
 def load(path: Path, settings: DemonstrationSettings) -> Columns:
@@ -113,8 +113,9 @@ def _text(path: Path, asked: Sequence[str]) -> pa.Table:
     _has_columns(path, asked, names)
     empty = pa.table({name: pa.array([], pa.string()) for name in asked})
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            if not any(line.strip() for number, line in enumerate(file) if number):
+        with path.open("rb") as file:
+            file.readline()
+            if not any(line.strip() for line in file):
                 return empty
         return pyarrow.csv.read_csv(
             path,
@@ -124,20 +125,17 @@ def _text(path: Path, asked: Sequence[str]) -> pa.Table:
                 column_types=dict.fromkeys(asked, pa.string()), include_columns=list(asked)
             ),
         )
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        raise UsageError(
-            f"{path} cannot be read as UTF-8 text in columns: {error}; export it as 'CSV UTF-8' "
-            "or as Parquet"
-        ) from error
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
 
 
 def _header(path: Path, asked: Sequence[str]) -> tuple[str, list[str]]:
     """The delimiter that finds most of the columns asked for, then most columns; and all names."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            line = file.readline()
+        with path.open("rb") as file:
+            line = file.readline().decode("utf-8-sig")
     except (UnicodeDecodeError, OSError) as error:
-        raise UsageError(f"{path} cannot be read as UTF-8 text: {error}") from error
+        raise _unreadable(path, error) from error
     if not line.strip():
         raise UsageError(f"{path} begins with an empty line; the first must name the columns")
     found = {d: [n.strip() for n in next(csv.reader([line], delimiter=d))] for d in ",;\t"}
@@ -147,6 +145,13 @@ def _header(path: Path, asked: Sequence[str]) -> tuple[str, list[str]]:
 
     best = max(found, key=rank)
     return best, found[best]
+
+
+def _unreadable(path: Path, error: Exception) -> UsageError:
+    return UsageError(
+        f"{path} cannot be read as UTF-8 text in columns: {error}; export it as 'CSV UTF-8' or as "
+        "Parquet"
+    )
 
 
 def _has_columns(path: Path, asked: Sequence[str], names: Sequence[str]) -> None:

@@ -88,12 +88,13 @@ def _read(config: Config) -> Demonstrations:
     if config.data.truth is None:
         return Demonstrations(data, plant, None, account)
     known = read_truth(Path(config.data.truth))
-    lacking = [i for i in data.ids.tolist() if i not in known]
+    origins = account.origins[: len(data)]  # a trajectory that was cut has the mode of the whole
+    lacking = [name for name in origins if name not in known]
     if lacking:
         raise UsageError(
             f"{config.data.truth} does not say the mode of trajectory {lacking[0]} and "
             f"{len(lacking) - 1} more; leave data.truth out, or give the file that belongs to "
             f"{path.name}"
         )
-    mode = np.array([known[i] for i in data.ids.tolist()])
+    mode = np.array([known[name] for name in origins])
     return Demonstrations(data, plant, mode, account)
