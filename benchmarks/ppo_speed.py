@@ -29,7 +29,7 @@ ROWS, SAMPLES, MINIBATCH, EPOCHS = 128, 100, 1600, 6
 
 def ours(config: Config) -> Callable[[int], None]:
     """Return what takes a number of iterations on RLlib with whole rollouts."""
-    algorithm = algorithm_of(config, config.full_plant, 0)
+    algorithm = algorithm_of(config, 0)
 
     def train(iterations: int) -> None:
         for _ in range(iterations):

@@ -19,7 +19,7 @@ from torch import Tensor
 from cluster.config import Settings
 from cluster.errors import UsageError
 from cluster.files import write_bytes, write_json
-from trainers.control.inference import Kind, PooledEncoder
+from trainers.control.inference import Kind, PooledEncoder, nearest
 from trainers.control.networks import GaussianPolicy, Units
 
 TENSORS = "controller.safetensors"
@@ -106,8 +106,7 @@ class SavedController:
 
     def modes(self, z: NDArray[np.float32]) -> NDArray[np.int64]:
         """The mode (n,) whose code is nearest to each z (n, c)."""
-        distance = np.square(z[:, None] - self.codes).sum(-1)
-        return np.asarray(distance.argmin(1), np.int64)
+        return nearest(self.codes, z)
 
 
 class _Encoder(Settings):

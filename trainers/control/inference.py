@@ -7,7 +7,9 @@ what they say is averaged. z is one of K modes (a one-hot vector), or a Gaussian
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -104,3 +106,9 @@ class PooledEncoder(Scaled):
     def _gaussian(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         mean, raw = parameters.chunk(2, dim=-1)
         return mean, functional.softplus(raw) + LEAST_SD
+
+
+def nearest(codes: NDArray[np.float32], z: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The mode (n,) whose code, out of (K, c), is nearest to each z (n, c)."""
+    distance = np.square(z[:, None] - codes).sum(-1)
+    return np.asarray(distance.argmin(1), np.int64)

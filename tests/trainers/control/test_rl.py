@@ -187,12 +187,12 @@ def test_ppo_comes_near_the_bound_of_the_reactor(ray_session: Session) -> None:
     from envs.metrics import tracking
     from trainers.control.closed_loop import respond
     from trainers.control.expert.config import Config
-    from trainers.control.expert.record import controller
     from trainers.control.expert.train import algorithm_of
+    from trainers.control.record import controller
 
     ray_session.ensure()
     config = Config(recipe="expert", expert="learnt")
-    algorithm = algorithm_of(config, config.full_plant, 1)
+    algorithm = algorithm_of(config, 1)
     for _ in optimise(algorithm):
         pass
     acting = controller(config.full_plant, algorithm.networks().policy)

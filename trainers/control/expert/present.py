@@ -2,23 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
-from cluster.evidence import Figure, Result, Section
+from cluster.evidence import Figure, Result
 from cluster.run import Run
 from envs.rollout import Episodes
 from trainers.control.closed_loop import Response
 from trainers.control.expert.config import Config
-from trainers.control.pictures import response_pictures
 from trainers.control.scores import (
     MEASURES,
     Measure,
     bound,
     by_seed,
     figure,
-    figures,
     level_name,
     level_words,
-    table,
 )
+from trainers.control.sections import add_closed_loop
 
 
 def present(
@@ -30,8 +28,7 @@ def present(
     """Build the result of a run."""
     plant = config.plant
     result = Result({}, {}, list(config.seeds))
-    for name, value in figures(plant, found).items():
-        (result.figures if name.startswith("expert.") else result.baselines)[name] = value
+    add_closed_loop(result, plant, found, config.rows, run.path / "plots", "expert")
     _add_ratios(config, found, result)
     main = MEASURES[plant.kind][0]
     for level in plant.levels:
@@ -47,7 +44,6 @@ def present(
         f"{len(recorded.length)} demonstrations of {who} in {len(plant.levels)} modes, without "
         f"labels, {steps} samples: demonstrations.parquet"
     )
-    result.sections += _sections(config, found, run)
     return result
 
 
@@ -72,21 +68,3 @@ def _add_ratios(
             best.value, unit=main.unit, better=main.better,
             label=f"bound: {main.label}, {level_words(plant, level)}",
         )  # fmt: skip
-
-
-def _sections(
-    config: Config, found: Mapping[str, Sequence[Sequence[Response]]], run: Run
-) -> list[Section]:
-    plant = config.plant
-    parts = []
-    if plant.kind == "cstr" and plant.noise > 0:
-        noisy = (
-            f"{config.rows} episodes in each mode, with the plant's noise; every controller meets "
-            "the same. Means over seeds with 95 % intervals.",
-        )
-        parts.append(Section("Under noise", noisy, table(plant, found, quiet=False)))
-    quiet = ("One episode in each mode. The bound knows the plant and the future.",)
-    parts.append(Section("Without noise", quiet, table(plant, found, quiet=True)))
-    for title, file, caption in response_pictures(plant, found, run.artifact("plots/x").parent):
-        parts.append(Section(title, svg=f"plots/{file}", caption=caption))
-    return parts

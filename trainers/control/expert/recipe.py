@@ -7,11 +7,8 @@ from trainers.control.demonstrations.parquet import write
 from trainers.control.demonstrations.truth import write_truth
 from trainers.control.expert.config import Config
 from trainers.control.expert.present import present
-from trainers.control.expert.record import controller, record
 from trainers.control.expert.train import learn
-
-JUDGED, RECORDED = 1_000_000, 2_000_000
-"""Seeds of noise begin here, so that training, judging and demonstrations have none in common."""
+from trainers.control.record import JUDGED, RECORDED, controller, record
 
 
 def run(config: Config, run: Run) -> Result:

@@ -4,7 +4,7 @@ from cluster.errors import CorymbError
 from cluster.run import Run
 from trainers.control.expert.config import Config
 from trainers.control.networks import GaussianPolicy, Units
-from trainers.control.plants import PlantSettings, units
+from trainers.control.plants import units
 from trainers.control.rl.algorithm import PolicyOptimisation, configure, optimise
 from trainers.control.rl.module import module_spec
 
@@ -22,8 +22,7 @@ def learn(config: Config, seed: int, run: Run) -> GaussianPolicy:
     ------
     CorymbError : where training diverges.
     """
-    plant = config.full_plant
-    algorithm = algorithm_of(config, plant, seed)
+    algorithm = algorithm_of(config, seed)
     name = f"expert-{seed}"
     kept = run.load(name)
     if kept is not None:
@@ -47,9 +46,9 @@ def learn(config: Config, seed: int, run: Run) -> GaussianPolicy:
         algorithm.stop()
 
 
-def algorithm_of(config: Config, plant: PlantSettings, seed: int) -> PolicyOptimisation:
+def algorithm_of(config: Config, seed: int) -> PolicyOptimisation:
     """RLlib's algorithm of an expert."""
-    s = config.policy
+    s, plant = config.policy, config.full_plant
     spec = module_spec(units(plant)[0], ACTIONS[plant.kind], 0, s.hidden, s.log_sd)
     algorithm: PolicyOptimisation = configure(s, plant, spec, seed).build_algo()
     return algorithm

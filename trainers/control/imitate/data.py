@@ -13,13 +13,10 @@ from trainers.control.demonstrations.account import Account
 from trainers.control.demonstrations.open import open_demonstrations
 from trainers.control.demonstrations.settings import PARQUET_SUFFIXES
 from trainers.control.demonstrations.truth import read_truth
-from trainers.control.expert.record import controller, record
 from trainers.control.imitate.config import Config
 from trainers.control.plants import PlantSettings
+from trainers.control.record import RECORDED, controller, record
 from trainers.control.trajectories import Trajectories
-
-RECORDED = 2_000_000
-"""Seeds of recorded noise begin here, apart from those of judging."""
 
 
 @dataclass(frozen=True)

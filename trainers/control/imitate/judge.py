@@ -5,7 +5,6 @@ right; nothing that was learnt depends on them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,11 +15,11 @@ from torch import Tensor
 from trainers.control.closed_loop import Learnt, Response, respond
 from trainers.control.imitate.clone import Cloning, Tensors
 from trainers.control.imitate.data import Demonstrations
-from trainers.control.inference import PooledEncoder
+from trainers.control.inference import PooledEncoder, nearest
 from trainers.control.networks import log_density
 from trainers.control.plants import PlantSettings
 from trainers.control.scores import MEASURES, measured
-from trainers.control.trajectories import Trajectories
+from trainers.control.trajectories import Singles, Trajectories
 
 SEEN = (5, 10, 20, 50)
 """Samples after which mode inference is judged, and after all."""
@@ -49,25 +48,10 @@ def codes_of(q: PooledEncoder, tensors: Tensors, samples: int) -> Tensor:
     return found
 
 
-@dataclass(frozen=True)
-class Matching:
-    """What codes mean.
+def matching(cloning: Cloning, known: Demonstrations, modes: int) -> Singles:
+    """The code that q has for the trajectories of each mode, (modes, c).
 
-    Attributes
-    ----------
-    z : (modes, c), the code of each mode of the plant.
-    """
-
-    z: NDArray[np.float32]
-
-    def nearest(self, z: Tensor) -> NDArray[np.int64]:
-        """The mode (n,) whose code is nearest to each z (n, c)."""
-        apart = torch.cdist(z, torch.from_numpy(self.z))
-        return np.asarray(apart.argmin(1), np.int64)
-
-
-def matching(cloning: Cloning, known: Demonstrations, modes: int) -> Matching:
-    """Give each mode the code that q has for its trajectories, no discrete code twice if it can.
+    No discrete code is given twice where there are enough.
 
     Parameters
     ----------
@@ -80,31 +64,31 @@ def matching(cloning: Cloning, known: Demonstrations, modes: int) -> Matching:
     means = np.stack([z[known.mode == m].mean(0) for m in range(modes)])
     if q.kind == "gaussian" or q.size < modes:
         chosen = means if q.kind == "gaussian" else np.eye(q.size)[means.argmax(1)]
-        return Matching(chosen.astype(np.float32))
+        return np.asarray(chosen, np.float32)
     _, columns = linear_sum_assignment(-means)
-    return Matching(np.eye(q.size, dtype=np.float32)[columns])
+    return np.asarray(np.eye(q.size)[columns], np.float32)
 
 
-def accuracy(cloning: Cloning, match: Matching, held: Demonstrations) -> dict[str, float]:
+def accuracy(cloning: Cloning, codes: Singles, held: Demonstrations) -> dict[str, float]:
     """Share of held-out trajectories whose mode q finds, by how many samples it saw."""
     assert cloning.inference is not None
     assert held.mode is not None
     q, tensors = cloning.inference, Tensors.of(held.data, cloning.policy)
     found = {}
     for samples in (*SEEN, WHOLE):
-        guess = match.nearest(q.code(codes_of(q, tensors, samples)))
+        guess = nearest(codes, q.code(codes_of(q, tensors, samples)).numpy())
         found["all" if samples == WHOLE else str(samples)] = float((guess == held.mode).mean())
     return found
 
 
-def best_codes(cloning: Cloning, plant: PlantSettings, seed: int) -> Matching:
-    """Give each mode the code that runs it best, where nobody knows the demonstrations' modes."""
+def best_codes(cloning: Cloning, plant: PlantSettings, seed: int) -> Singles:
+    """The code that runs each mode best, (modes, c), where nobody knows the true ones."""
     z = np.eye(cloning.policy.context, dtype=np.float32)
     main = MEASURES[plant.kind][0]
     runs = [closed_loop(cloning, plant, [code] * len(plant.levels), 1, seed) for code in z]
     values = np.array([[measured(plant, r.quiet)[main.name][0] for r in run] for run in runs])
     best = values.argmin(0) if main.better == "lower" else values.argmax(0)
-    return Matching(z[best])
+    return np.asarray(z[best], np.float32)
 
 
 def closed_loop(

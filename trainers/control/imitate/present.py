@@ -10,19 +10,17 @@ from cluster.report import format_number
 from cluster.run import Run
 from trainers.control.imitate.config import Config
 from trainers.control.imitate.findings import Findings
-from trainers.control.pictures import response_pictures
 from trainers.control.plants import PlantSettings
 from trainers.control.scores import (
     MEASURES,
     Measure,
     by_seed,
     figure,
-    figures,
     interval,
     level_name,
     level_words,
-    table,
 )
+from trainers.control.sections import add_closed_loop
 
 USEFUL = 0.02
 """Nats a sample that z must add for the modes to be worth having."""
@@ -44,7 +42,8 @@ def present(config: Config, found: Findings, run: Run) -> Result:
     _add_accuracy(result, found)
     plant = found.given.plant
     if plant is not None and found.responses:
-        _add_closed_loop(config, result, plant, found, run)
+        add_closed_loop(result, plant, found.responses, config.rows, run.path / "plots", "clone")
+        _add_ratios(result, plant, found)
     else:
         result.warnings.append(
             "The plant cannot be simulated, so the clone was not run in closed loop. Held-out "
@@ -85,24 +84,6 @@ def _add_accuracy(result: Result, found: Findings) -> None:
             measure,
             f"share of modes found after {samples} samples",
         )
-
-
-def _add_closed_loop(
-    config: Config, result: Result, plant: PlantSettings, found: Findings, run: Run
-) -> None:
-    for name, value in figures(plant, found.responses).items():
-        (result.figures if name.startswith("clone.") else result.baselines)[name] = value
-    _add_ratios(result, plant, found)
-    if plant.kind == "cstr" and plant.noise > 0:
-        noisy = f"{config.rows} episodes in each mode with the plant's noise, the same for all."
-        result.sections.append(
-            Section("Under noise", (noisy,), table(plant, found.responses, False))
-        )
-    quiet = "One episode in each mode. The bound knows the plant and the future."
-    result.sections.append(Section("Without noise", (quiet,), table(plant, found.responses, True)))
-    folder = run.artifact("plots/x").parent
-    for title, file, caption in response_pictures(plant, found.responses, folder):
-        result.sections.append(Section(title, svg=f"plots/{file}", caption=caption))
 
 
 def _add_ratios(result: Result, plant: PlantSettings, found: Findings) -> None:

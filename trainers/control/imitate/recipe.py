@@ -7,7 +7,6 @@ from cluster.evidence import Result
 from cluster.run import Run
 from trainers.control.closed_loop import Response, respond
 from trainers.control.controller import FOLDER, SavedController, save
-from trainers.control.expert.record import controller
 from trainers.control.imitate import judge
 from trainers.control.imitate.clone import Cloning, Tensors
 from trainers.control.imitate.config import Config
@@ -16,10 +15,8 @@ from trainers.control.imitate.findings import Findings
 from trainers.control.imitate.present import present
 from trainers.control.imitate.train import train
 from trainers.control.plants import PlantSettings, environment
+from trainers.control.record import JUDGED, controller
 from trainers.control.trajectories import Trajectories
-
-JUDGED = 1_000_000
-"""Seeds of noise in closed loop begin here."""
 
 
 def run(config: Config, run: Run) -> Result:
@@ -49,25 +46,24 @@ def _judge(
     seed: int,
 ) -> NDArray[np.float32]:
     """Add what a seed's clones are worth; return the code of each mode."""
-    plant, codes = learnt.plant, np.eye(config.clone.modes, dtype=np.float32)
-    match = None
+    plant, codes = learnt.plant, None
     if learnt.mode is not None:
-        match = judge.matching(clone, learnt, int(learnt.mode.max()) + 1)
-        found.accuracy.append(judge.accuracy(clone, match, held))
+        codes = judge.matching(clone, learnt, int(learnt.mode.max()) + 1)
+        found.accuracy.append(judge.accuracy(clone, codes, held))
     if plant is None:
-        return codes if match is None else match.z
-    if match is None:
-        match = judge.best_codes(clone, plant, JUDGED + seed)
+        return np.eye(config.clone.modes, dtype=np.float32) if codes is None else codes
+    if codes is None:
+        codes = judge.best_codes(clone, plant, JUDGED + seed)
     modes, noise = len(plant.levels), JUDGED + seed
     none = np.zeros(0, np.float32)
     ran = {
-        "clone": judge.closed_loop(clone, plant, list(match.z), config.rows, noise),
+        "clone": judge.closed_loop(clone, plant, list(codes), config.rows, noise),
         "plain clone": judge.closed_loop(plain, plant, [none] * modes, config.rows, noise),
         **_expert(plant, config.rows, noise),
     }
     for name, responses in ran.items():
         found.responses.setdefault(name, []).append(responses)
-    return match.z
+    return codes
 
 
 def _expert(plant: PlantSettings, rows: int, noise: int) -> dict[str, list[Response]]:

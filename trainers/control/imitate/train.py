@@ -1,7 +1,6 @@
 """How is a clone trained, so that a kill loses little? Steps between checkpoints."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +9,7 @@ from cluster.errors import CorymbError
 from cluster.run import Run
 from trainers.control.imitate.clone import Cloning
 from trainers.control.imitate.settings import CloneSettings
+from trainers.control.moments import moments, prefixed, set_moments, under
 from trainers.control.trajectories import Trajectories
 
 EVERY = 500
@@ -56,8 +56,7 @@ def train(
 def snapshot(cloning: Cloning) -> dict[str, np.ndarray]:
     """Weights, Adam's moments and the state of the draws, as arrays."""
     arrays = {f"module/{k}": v.numpy().copy() for k, v in cloning.state_dict().items()}
-    for index, moments in cloning.optimizer.state_dict()["state"].items():
-        arrays |= {f"adam/{index}/{k}": v.numpy().copy() for k, v in moments.items()}
+    arrays |= prefixed("adam", moments(cloning.optimizer))
     arrays["draws"] = cloning.generator.get_state().numpy().copy()
     return arrays
 
@@ -66,11 +65,5 @@ def restore(cloning: Cloning, arrays: Mapping[str, np.ndarray]) -> None:
     """Go on where `snapshot` was taken."""
     weights = {k: torch.from_numpy(np.array(arrays[f"module/{k}"])) for k in cloning.state_dict()}
     cloning.load_state_dict(weights)
-    state: dict[int, dict[str, Any]] = {}
-    for name, value in arrays.items():
-        if name.startswith("adam/"):
-            _, index, key = name.split("/")
-            state.setdefault(int(index), {})[key] = torch.from_numpy(np.array(value))
-    groups = cloning.optimizer.state_dict()["param_groups"]
-    cloning.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    set_moments(cloning.optimizer, under("adam", arrays))
     cloning.generator.set_state(torch.from_numpy(np.array(arrays["draws"])))

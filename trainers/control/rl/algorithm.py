@@ -16,6 +16,7 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 
+from trainers.control.moments import Arrays, prefixed, under
 from trainers.control.plants import PlantSettings
 from trainers.control.rl.learner import SETTINGS, RolloutLearner
 from trainers.control.rl.module import PolicyModule
@@ -24,8 +25,6 @@ from trainers.control.rl.rollout import Contexts, Rollout
 from trainers.control.rl.runner import RolloutRunner
 from trainers.control.rl.settings import PolicySettings
 from trainers.control.rl.trpo import TRPOLearner
-
-Arrays = dict[str, NDArray[Any]]
 
 
 class PolicyOptimisation(Algorithm):  # type: ignore[misc]  # RLlib's classes have no types
@@ -103,7 +102,7 @@ class PolicyOptimisation(Algorithm):  # type: ignore[misc]  # RLlib's classes ha
     def figures(self) -> dict[str, float]:
         """What the last update reported, and the mean reward of its rollout's episodes."""
         own = self.found[0].get(DEFAULT_MODULE_ID, {})
-        found = {name: float(_plain(value)) for name, value in own.items() if name != "module"}
+        found = {name: float(_plain(value)) for name, value in own.items()}
         return {"return": float(self.found_rollout.rewards.sum(1).mean()), **found}
 
     def networks(self) -> PolicyModule:
@@ -117,10 +116,7 @@ class PolicyOptimisation(Algorithm):  # type: ignore[misc]  # RLlib's classes ha
         arrays: Arrays = {"done": np.array(self.done)}
         for module, weights in self._weights().items():
             arrays |= {f"module/{module}/{name}": value for name, value in weights.items()}
-        for name, (rate, states) in self._foreach_learner(_moments)[0].items():
-            arrays[f"rate/{name}"] = np.array(rate)
-            for index, kept in states.items():
-                arrays |= {f"moments/{name}/{index}/{key}": value for key, value in kept.items()}
+        arrays |= prefixed("adam", self._foreach_learner(RolloutLearner.moments)[0])
         return {name: np.array(value) for name, value in arrays.items()}
 
     def restore_snapshot(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -129,11 +125,11 @@ class PolicyOptimisation(Algorithm):  # type: ignore[misc]  # RLlib's classes ha
             module: {name: np.array(arrays[f"module/{module}/{name}"]) for name in weights}
             for module, weights in self._weights().items()
         }
-        moments = _read_moments(arrays)
+        adam = under("adam", arrays)
 
         def take(learner: RolloutLearner) -> None:
             learner.set_state({COMPONENT_RL_MODULE: modules})
-            learner.set_moments(moments)
+            learner.set_moments(adam)
 
         self._foreach_learner(take)
         self.done = int(arrays["done"])
@@ -148,23 +144,6 @@ class PolicyOptimisation(Algorithm):  # type: ignore[misc]  # RLlib's classes ha
         state = self.learner_group.get_state(components=COMPONENT_LEARNER)[COMPONENT_LEARNER]
         found: dict[str, dict[str, NDArray[Any]]] = state[COMPONENT_RL_MODULE]
         return found
-
-
-def _moments(learner: RolloutLearner) -> Any:
-    return learner.moments()
-
-
-def _read_moments(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        name.removeprefix("rate/"): (float(value), {})
-        for name, value in arrays.items()
-        if name.startswith("rate/")
-    }
-    for name, value in arrays.items():
-        if name.startswith("moments/"):
-            _, optimizer, index, key = name.split("/")
-            found[optimizer][1].setdefault(int(index), {})[key] = value
-    return found
 
 
 def _plain(value: Any) -> Any:

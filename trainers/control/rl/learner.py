@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
+from numpy.typing import NDArray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor, distributed
 
+from trainers.control.moments import Arrays, moments, prefixed, set_moments, under
 from trainers.control.networks import log_density
 from trainers.control.rl.advantages import advantages
 from trainers.control.rl.module import PolicyModule
@@ -119,35 +120,37 @@ class RolloutLearner(TorchLearner):  # type: ignore[misc]  # RLlib's classes hav
         """Log the newest value of a metric."""
         self.metrics.log_value((module, name), value, window=1)
 
-    def moments(self) -> dict[str, tuple[float, dict[int, dict[str, np.ndarray]]]]:
-        """The rate of every optimiser, and the moments of each of its parameters by number.
+    def moments(self) -> Arrays:
+        """Rates and moments of every optimiser, under its name.
 
         RLlib's own state of an optimiser loses both on the way back: numbers of parameters return
         as tensors, under which no moment is found, and the rate in single precision.
         """
-        return {
-            name: (
-                float(optimizer.param_groups[0]["lr"]),
-                {
-                    i: {key: value.numpy().copy() for key, value in optimizer.state[p].items()}
-                    for i, p in enumerate(optimizer.param_groups[0]["params"])
-                    if p in optimizer.state
-                },
-            )
-            for name, optimizer in self._named_optimizers.items()
-        }
+        found: Arrays = {}
+        for name, optimizer in self._named_optimizers.items():
+            found |= prefixed(name, moments(optimizer))
+        return found
 
-    def set_moments(
-        self, moments: Mapping[str, tuple[float, Mapping[int, Mapping[str, np.ndarray]]]]
-    ) -> None:
+    def set_moments(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `moments` returned."""
-        for name, (rate, states) in moments.items():
-            optimizer = self._named_optimizers[name]
-            (group,) = optimizer.param_groups
-            group["lr"] = rate
-            for i, kept in states.items():
-                tensors = {key: torch.from_numpy(np.array(value)) for key, value in kept.items()}
-                optimizer.state[group["params"][i]] = tensors
+        for name, optimizer in self._named_optimizers.items():
+            set_moments(optimizer, under(name, arrays))
+
+    def compute_loss_for_module(
+        self,
+        *,
+        module_id: str,
+        batch: Mapping[str, Any],
+        fwd_out: Mapping[str, Any],
+        **_: Any,
+    ) -> Tensor:
+        """The loss of a module's minibatch, a scalar; RLlib asks for it in each step."""
+        del module_id
+        return self.loss(batch, fwd_out)
+
+    @abstractmethod
+    def loss(self, batch: Mapping[str, Any], found: Mapping[str, Any]) -> Tensor:
+        """The loss of a minibatch of `Samples.take` and what the networks said of it."""
 
     def compute_gradients(self, loss_per_module: Mapping[str, Tensor], **_: Any) -> dict[Any, Any]:
         """Gradients of the modules that the losses depend on; others are left alone."""

@@ -35,21 +35,15 @@ class PPOLearner(RolloutLearner):
         self.note("epochs", float(epochs))
         self.note("divergence", float(moved[0] / moved[1]))
 
-    def compute_loss_for_module(
-        self,
-        *,
-        module_id: str,
-        batch: Mapping[str, Tensor],
-        fwd_out: Mapping[str, Tensor],
-        **_: Any,
-    ) -> Tensor:
+    def loss(self, batch: Mapping[str, Any], found: Mapping[str, Any]) -> Tensor:
         """The clipped surrogate, the value's loss and the entropy of a minibatch, a scalar."""
         s = self.settings
-        mean, log_sd = fwd_out[MEAN], fwd_out[LOG_SD]
+        mean, log_sd = found[MEAN], found[LOG_SD]
         ratio = torch.exp(log_density(mean, log_sd, batch["actions"]) - batch["log_prob"])
         better = batch["advantages"]
         surrogate = torch.minimum(
             ratio * better, ratio.clamp(1 - s.clip, 1 + s.clip) * better
         ).mean()
-        value = functional.smooth_l1_loss(fwd_out[VALUE], batch["returns"])
-        return -surrogate + s.value_weight * value - s.entropy * log_sd.sum()
+        value = functional.smooth_l1_loss(found[VALUE], batch["returns"])
+        total: Tensor = -surrogate + s.value_weight * value - s.entropy * log_sd.sum()
+        return total

@@ -68,16 +68,9 @@ class TRPOLearner(RolloutLearner):
             for rows in torch.tensor_split(order, max(1, round(count / s.minibatch))):
                 self._update({DEFAULT_MODULE_ID: samples.take(rows)})
 
-    def compute_loss_for_module(
-        self,
-        *,
-        module_id: str,
-        batch: Mapping[str, Tensor],
-        fwd_out: Mapping[str, Tensor],
-        **_: Any,
-    ) -> Tensor:
+    def loss(self, batch: Mapping[str, Any], found: Mapping[str, Any]) -> Tensor:
         """The value's loss of a minibatch, a scalar."""
-        return functional.smooth_l1_loss(fwd_out[VALUE], batch["returns"])
+        return functional.smooth_l1_loss(found[VALUE], batch["returns"])
 
     def _step(self, samples: Samples) -> None:
         policy, limit = self.networks.policy, self.settings.divergence

@@ -16,6 +16,9 @@ from trainers.control.trajectories import Trajectories
 
 NO_Z = np.zeros(0, np.float32)
 
+JUDGED, RECORDED = 1_000_000, 2_000_000
+"""Seeds of noise begin here, so that training, judging and demonstrations have none in common."""
+
 
 @dataclass
 class Exploring:
