@@ -58,6 +58,12 @@ RECIPES: dict[str, Recipe] = {
             "Process control: one controller cloned from demonstrations in unlabelled modes.",
             "arXiv 2505.21026",
         ),
+        Recipe(
+            "irl",
+            "trainers.control.irl",
+            "Process control: the reward behind demonstrations, tried on plants that change.",
+            "arXiv 2505.21026",
+        ),
     )
 }
 

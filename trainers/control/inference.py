@@ -76,6 +76,13 @@ class PooledEncoder(Scaled):
         mean, sd = self._gaussian(parameters)
         return mean + sd * torch.randn(mean.shape, generator=generator)
 
+    def draw_code(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """z (n, c) drawn from q, without a gradient."""
+        if self.kind == "gaussian":
+            return self.draw(parameters, 1.0, generator).detach()
+        drawn = torch.multinomial(functional.softmax(parameters, -1), 1, generator=generator)
+        return functional.one_hot(drawn[:, 0], self.size).to(parameters.dtype)
+
     def code(self, parameters: Tensor) -> Tensor:
         """The likeliest z: one-hot, or the mean."""
         if self.kind == "gaussian":

@@ -108,6 +108,13 @@ class GaussianPolicy(Scaled):
         """Actions in the units of the plant."""
         return self.get_buffer("action_centre") + self.get_buffer("action_width") * a
 
+    def units(self) -> tuple[Units, Units]:
+        """How it scales observations, without z, and actions."""
+        k = len(self.get_buffer("centre")) - self.context
+        plain = Units(*(self.get_buffer(name)[:k].tolist() for name in ("centre", "width")))
+        names = ("action_centre", "action_width")
+        return plain, Units(*(self.get_buffer(name).tolist() for name in names))
+
     def scaled_action(self, u: Tensor) -> Tensor:
         """Scaled actions a of actions in the units of the plant."""
         return (u - self.get_buffer("action_centre")) / self.get_buffer("action_width")

@@ -124,3 +124,10 @@ def units(plant: PlantSettings) -> "tuple[Units, Units]":
         pairs = [_BIOREACTOR_UNITS[name] for name in plant.seen]
         actions = [_BIOREACTOR_UNITS[name] for name in ACTIONS["bioreactor"]]
     return Units(*zip(*pairs, strict=True)), Units(*zip(*actions, strict=True))
+
+
+def explored(plant: PlantSettings) -> "Units":
+    """How a policy that knows nothing yet scales actions, to try them over about their range."""
+    from trainers.control.networks import Units
+
+    return Units([0.3], [0.25]) if plant.kind == "cstr" else Units([2.5, 2.5], [1.5, 1.5])

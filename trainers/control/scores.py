@@ -138,7 +138,7 @@ def table(plant: PlantSettings, scores: Scores, quiet: bool) -> Table:
     for mode, level in enumerate(plant.levels):
         for name, responses in scores.items():
             values = by_seed(plant, responses, mode, quiet)
-            found = (_cell(values[m.name]) for m in measures)
+            found = (cell(values[m.name]) for m in measures)
             rows.append((level_words(plant, level), name, *found))
         best = bound(plant, level)
         if best is not None:
@@ -150,7 +150,8 @@ def table(plant: PlantSettings, scores: Scores, quiet: bool) -> Table:
     return Table(("Mode", "Controller", *names), tuple(rows))
 
 
-def _cell(values: Floats) -> str:
+def cell(values: Sequence[float] | Floats) -> str:
+    """A mean over seeds with its interval, as a table shows it."""
     if not np.isfinite(values).all():
         return "not settled"
     mean, low, _ = interval(values)

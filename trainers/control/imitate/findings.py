@@ -1,12 +1,21 @@
 """What was found of a clone, seed by seed, before it is put into words?"""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.control.closed_loop import Response
+from envs.control import Controller
+from trainers.control.closed_loop import Response, respond
+from trainers.control.imitate import judge
+from trainers.control.imitate.clone import Tensors
+from trainers.control.imitate.clones import Clones
 from trainers.control.imitate.data import Demonstrations
+from trainers.control.inference import PooledEncoder
+from trainers.control.networks import GaussianPolicy
+from trainers.control.plants import PlantSettings
+from trainers.control.record import JUDGED
 
 
 @dataclass
@@ -29,3 +38,24 @@ class Findings:
     gain: list[float] = field(default_factory=list)
     z: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     z_mode: NDArray[np.int64] | None = None
+
+    def add_inference(self, q: PooledEncoder, policy: GaussianPolicy, clones: Clones) -> None:
+        """Add what q says of a seed's held-out trajectories; the first seed's is kept to draw."""
+        held = clones.held
+        if held.mode is not None:
+            self.accuracy.append(judge.accuracy(q, policy, clones.codes, held))
+        if not len(self.z):
+            self.z = judge.codes_of(q, Tensors.of(held.data, policy), 20).numpy()
+            self.z_mode = held.mode
+
+    def add_responses(
+        self,
+        plant: PlantSettings,
+        controllers: Mapping[str, Sequence[Controller]],
+        rows: int,
+        seed: int,
+    ) -> None:
+        """Run a seed's controllers, one for each mode, in the same noise."""
+        for name, each in controllers.items():
+            ran = respond(plant, each, rows, JUDGED + seed)
+            self.responses.setdefault(name, []).append(ran)

@@ -4,19 +4,17 @@ True modes, where known, match the clone's codes to the plant's modes and count 
 right; nothing that was learnt depends on them.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from trainers.control.closed_loop import Learnt, Response, respond
+from trainers.control.closed_loop import Learnt, respond
 from trainers.control.imitate.clone import Cloning, Tensors
 from trainers.control.imitate.data import Demonstrations
 from trainers.control.inference import PooledEncoder, nearest
-from trainers.control.networks import log_density
+from trainers.control.networks import GaussianPolicy, log_density
 from trainers.control.plants import PlantSettings
 from trainers.control.scores import MEASURES, measured
 from trainers.control.trajectories import Singles, Trajectories
@@ -69,11 +67,12 @@ def matching(cloning: Cloning, known: Demonstrations, modes: int) -> Singles:
     return np.asarray(np.eye(q.size)[columns], np.float32)
 
 
-def accuracy(cloning: Cloning, codes: Singles, held: Demonstrations) -> dict[str, float]:
+def accuracy(
+    q: PooledEncoder, policy: GaussianPolicy, codes: Singles, held: Demonstrations
+) -> dict[str, float]:
     """Share of held-out trajectories whose mode q finds, by how many samples it saw."""
-    assert cloning.inference is not None
     assert held.mode is not None
-    q, tensors = cloning.inference, Tensors.of(held.data, cloning.policy)
+    tensors = Tensors.of(held.data, policy)
     found = {}
     for samples in (*SEEN, WHOLE):
         guess = nearest(codes, q.code(codes_of(q, tensors, samples)).numpy())
@@ -85,14 +84,8 @@ def best_codes(cloning: Cloning, plant: PlantSettings, seed: int) -> Singles:
     """The code that runs each mode best, (modes, c), where nobody knows the true ones."""
     z = np.eye(cloning.policy.context, dtype=np.float32)
     main = MEASURES[plant.kind][0]
-    runs = [closed_loop(cloning, plant, [code] * len(plant.levels), 1, seed) for code in z]
+    acting = [[Learnt(cloning.policy, plant.seen, c)] * len(plant.levels) for c in z]
+    runs = [respond(plant, each, 1, seed) for each in acting]
     values = np.array([[measured(plant, r.quiet)[main.name][0] for r in run] for run in runs])
     best = values.argmin(0) if main.better == "lower" else values.argmax(0)
     return np.asarray(z[best], np.float32)
-
-
-def closed_loop(
-    cloning: Cloning, plant: PlantSettings, z: Sequence[NDArray[np.float32]], rows: int, seed: int
-) -> list[Response]:
-    """Run the clone in each mode, with that mode's code."""
-    return respond(plant, [Learnt(cloning.policy, plant.seen, c) for c in z], rows, seed)

@@ -39,11 +39,11 @@ def present(config: Config, found: Findings, run: Run) -> Result:
             "cloning explains of held-out trajectories. Either there is one mode, or the "
             "observations already tell which: plain cloning is enough."
         )
-    _add_accuracy(result, found)
+    add_accuracy(result, found)
     plant = found.given.plant
     if plant is not None and found.responses:
         add_closed_loop(result, plant, found.responses, config.rows, run.path / "plots", "clone")
-        _add_ratios(result, plant, found)
+        add_ratios_to_pi(result, plant, found, "clone")
     else:
         result.warnings.append(
             "The plant cannot be simulated, so the clone was not run in closed loop. Held-out "
@@ -54,7 +54,7 @@ def present(config: Config, found: Findings, run: Run) -> Result:
         result.warnings += [line for line in account.lines() if line.startswith("dropped")]
         result.sections.append(Section("What was read", account.notes, account.table()))
     if len(found.z):
-        result.sections.append(_z_section(found, run))
+        result.sections.append(z_section(found, run))
     result.summary = _summary(config, found, result)
     result.headline = [name for name in _HEADLINE if name in result.figures] + [
         name for name in result.figures if name.startswith("iae_ratio_to_pi.")
@@ -74,7 +74,8 @@ def _summary(config: Config, found: Findings, result: Result) -> str:
     return f"{start}; it tells the mode of {share:.1%} of new ones after 20 samples"
 
 
-def _add_accuracy(result: Result, found: Findings) -> None:
+def add_accuracy(result: Result, found: Findings) -> None:
+    """Add the shares of held-out modes that q finds, by how many samples it saw."""
     if not found.accuracy:
         return
     measure = Measure("accuracy", "", "", "higher")
@@ -86,23 +87,24 @@ def _add_accuracy(result: Result, found: Findings) -> None:
         )
 
 
-def _add_ratios(result: Result, plant: PlantSettings, found: Findings) -> None:
+def add_ratios_to_pi(result: Result, plant: PlantSettings, found: Findings, own: str) -> None:
+    """Add the IAE over PI's, under the same noise, of the controller called `own`."""
     if "pi" not in found.responses:
         return
     main = MEASURES[plant.kind][0].name
     for mode, level in enumerate(plant.levels):
         ratio = (
-            by_seed(plant, found.responses["clone"], mode, False)[main]
+            by_seed(plant, found.responses[own], mode, False)[main]
             / by_seed(plant, found.responses["pi"], mode, False)[main]
         )
         measure = Measure("", "", "", "lower")
-        words = f"clone: IAE over PI's, {level_words(plant, level)}"
+        words = f"{own}: IAE over PI's, {level_words(plant, level)}"
         result.figures[f"iae_ratio_to_pi.{level_name(plant, level)}"] = figure(
             ratio, measure, words
         )
 
 
-def _z_section(found: Findings, run: Run) -> Section:
+def z_section(found: Findings, run: Run) -> Section:
     """Two numbers of q for every held-out trajectory, coloured by the true mode where known."""
     file = run.artifact("plots/z.svg")
     flat = found.z - found.z.mean(0)

@@ -88,11 +88,7 @@ class PolicyOptimisation(Algorithm):  # type: ignore[misc]  # RLlib's classes ha
         )
         self.found_rollout = rollout
         self.done += 1
-        self.env_runner_group.sync_weights(
-            from_worker_or_learner_group=self.learner_group,
-            policies=[DEFAULT_MODULE_ID],
-            inference_only=False,
-        )
+        self._sync()
 
     def draw(self, purpose: str) -> int:
         """The seed of a purpose in this iteration."""
@@ -119,6 +115,18 @@ class PolicyOptimisation(Algorithm):  # type: ignore[misc]  # RLlib's classes ha
         arrays |= prefixed("adam", self._foreach_learner(RolloutLearner.moments)[0])
         return {name: np.array(value) for name, value in arrays.items()}
 
+    def set_weights_of(self, modules: Mapping[str, Mapping[str, Any]]) -> None:
+        """Give some of the weights of some modules other values, such as a clone's."""
+        state = self._weights()
+        for module, weights in modules.items():
+            state[module] |= {name: np.array(value) for name, value in weights.items()}
+
+        def take(learner: RolloutLearner) -> None:
+            learner.set_state({COMPONENT_RL_MODULE: state})
+
+        self._foreach_learner(take)
+        self._sync()
+
     def restore_snapshot(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on where `snapshot` was taken."""
         modules = {
@@ -133,8 +141,14 @@ class PolicyOptimisation(Algorithm):  # type: ignore[misc]  # RLlib's classes ha
 
         self._foreach_learner(take)
         self.done = int(arrays["done"])
+        self._sync()
+
+    def _sync(self) -> None:
+        """Send policy and value to the env runners."""
         self.env_runner_group.sync_weights(
-            from_worker_or_learner_group=self.learner_group, policies=[DEFAULT_MODULE_ID]
+            from_worker_or_learner_group=self.learner_group,
+            policies=[DEFAULT_MODULE_ID],
+            inference_only=False,
         )
 
     def _foreach_learner(self, function: Any) -> list[Any]:

@@ -1,0 +1,72 @@
+"""Configuration of recipe `irl`: demonstrations, clones, the reward, and plants that change."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import model_validator
+
+from cluster.plan import Plan
+from trainers.control.imitate import config as imitate
+from trainers.control.irl.settings import RewardSettings, TransferSettings
+from trainers.control.rl.settings import PolicySettings
+
+SEEN = ("CA", "T", "TC", "b", "error", "integral")
+"""Of the reactor: the set-point too, since new ones must be told; the integral keeps clones from
+resting beside it."""
+
+REACTOR: Mapping[str, Any] = {"plant": {"observe": list(SEEN)}}
+
+
+class Config(imitate.Config):
+    """A reward from demonstrations, and what a fresh policy makes of it on a changed plant."""
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {
+            **REACTOR,
+            "data": {"trajectories": 24},
+            "clone": {"steps": 20},
+            "rows": 2,
+            "reward": {"steps": 4, "settle": 4},
+            "policy": {"iterations": 2, "rows": 8, "samples": 40},
+            "transfer": {"policy": {"iterations": 2, "rows": 8, "samples": 20}},
+        },
+        "small": REACTOR,
+        "paper": {
+            **REACTOR,
+            "seeds": [0, 1, 2, 3, 4],
+            "data": {"trajectories": 2112},
+            "reward": {"form": "action", "disturbed": 0.0},
+            "policy": {"algorithm": "trpo"},
+        },
+        "bioreactor": {
+            "plant": {"kind": "bioreactor"},
+            "policy": {"rows": 256, "gamma": 1.0, "minibatch": 1280},
+            "transfer": {"policy": {"rows": 256, "samples": 20, "gamma": 1.0, "minibatch": 1280}},
+        },
+    }
+
+    reward: RewardSettings = RewardSettings()
+    policy: PolicySettings = PolicySettings(iterations=40, rows=64, epochs=4, lr=3e-4, log_sd=-1.0)
+    transfer: TransferSettings = TransferSettings()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        labelled = self.data.path is None or self.data.truth is not None
+        if self.reward.simulator == "truth" and not labelled:
+            raise ValueError("reward.simulator is 'truth', but data.truth is not given")
+        names = [change.name for change in self.transfer.changes]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"transfer.changes: two are called '{name}'")
+        return self
+
+    def plan(self) -> Plan:
+        """The driver, and the env runners and learners of whichever training has more."""
+        each = (self.policy, self.transfer.policy)
+        actors = max(policy.runners + policy.learners for policy in each)
+        return Plan(
+            ({"CPU": 1.0},) * (1 + actors) if actors else (),
+            len(self.seeds) * self.policy.iterations,
+            "iterations",
+            ("policy.runners", "policy.learners", "cluster.num_cpus") if actors else (),
+        )
