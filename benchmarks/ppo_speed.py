@@ -17,12 +17,12 @@ import torch
 
 from benchmarks.evidence import Claim, keep, print_claims
 from cluster.config import ClusterSettings
+from cluster.evidence import interval
 from cluster.session import Session
 from envs.interface import ProcessVectorEnv
 from trainers.control.expert.config import Config
 from trainers.control.expert.train import algorithm_of
 from trainers.control.plants import environment
-from trainers.control.scores import interval
 
 ROWS, SAMPLES, MINIBATCH, EPOCHS = 128, 100, 1600, 6
 

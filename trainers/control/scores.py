@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from cluster.evidence import Figure, Table
+from cluster.evidence import Figure, Table, interval
 from cluster.report import format_number
 from envs.bounds import Bound, bioreactor_bound, cstr_bound
 from envs.metrics import product, tracking
@@ -16,8 +15,6 @@ from trainers.control.closed_loop import Response
 from trainers.control.plants import PlantSettings
 
 Floats = NDArray[np.float64]
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -63,16 +60,6 @@ def measured(plant: PlantSettings, episodes: Episodes) -> dict[str, Floats]:
         "settling": found.settling_5,
         "travel": found.valve_travel,
     }
-
-
-def interval(values: Sequence[float] | Floats) -> tuple[float, float | None, float | None]:
-    """Mean and ends of its 95 % interval (Student's t); no ends for a single value."""
-    x = np.asarray(values, np.float64)
-    mean = float(x.mean())
-    if len(x) < 2:
-        return mean, None, None
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(x) - 1) * x.std(ddof=1) / len(x) ** 0.5)
-    return mean, mean - half, mean + half
 
 
 def figure(values: Sequence[float] | Floats, measure: Measure, label: str) -> Figure:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cluster import plots
-from cluster.evidence import Result, Section, Table
+from cluster.evidence import Result, Section, Table, interval
 from cluster.report import format_number
 from cluster.run import Run
 from trainers.control.imitate.config import Config
@@ -18,7 +18,6 @@ from trainers.control.scores import (
     by_seed,
     figure,
     figures,
-    interval,
     level_name,
     level_words,
     table,
