@@ -68,6 +68,16 @@ def figure(values: Sequence[float] | Floats, measure: Measure, label: str) -> Fi
     return Figure(mean, low, high, len(values), measure.unit, label, measure.better)
 
 
+def cell(values: Sequence[float] | Floats) -> str:
+    """The mean over independent values in a table, with half its interval where that shows."""
+    if not np.isfinite(values).all():
+        return "not settled"
+    mean, low, _ = interval(values)
+    if low is None or mean - low < 1e-6 * abs(mean):
+        return f"{mean:.4g}"
+    return f"{mean:.4g} ± {mean - low:.2g}"
+
+
 def bound(plant: PlantSettings, level: float) -> Bound | None:
     """The best that a mode allows without noise, or None where no bound is kept."""
     try:
@@ -125,7 +135,7 @@ def table(plant: PlantSettings, scores: Scores, quiet: bool) -> Table:
     for mode, level in enumerate(plant.levels):
         for name, responses in scores.items():
             values = by_seed(plant, responses, mode, quiet)
-            found = (_cell(values[m.name]) for m in measures)
+            found = (cell(values[m.name]) for m in measures)
             rows.append((level_words(plant, level), name, *found))
         best = bound(plant, level)
         if best is not None:
@@ -135,12 +145,3 @@ def table(plant: PlantSettings, scores: Scores, quiet: bool) -> Table:
             rows.append((level_words(plant, level), "bound", *cells))
     names = tuple(f"{m.label}{', ' + m.unit if m.unit else ''}" for m in measures)
     return Table(("Mode", "Controller", *names), tuple(rows))
-
-
-def _cell(values: Floats) -> str:
-    if not np.isfinite(values).all():
-        return "not settled"
-    mean, low, _ = interval(values)
-    if low is None or mean - low < 1e-6 * abs(mean):
-        return f"{mean:.4g}"
-    return f"{mean:.4g} ± {mean - low:.2g}"

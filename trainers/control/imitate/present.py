@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cluster import plots
-from cluster.evidence import Result, Section, Table, interval
+from cluster.evidence import Result, Section, Table
 from cluster.report import format_number
 from cluster.run import Run
 from trainers.control.imitate.config import Config
@@ -16,6 +16,7 @@ from trainers.control.scores import (
     MEASURES,
     Measure,
     by_seed,
+    cell,
     figure,
     figures,
     level_name,
@@ -138,14 +139,9 @@ def _z_section(found: Findings, run: Run) -> Section:
         drawn.set_ylabel("second")
         drawn.legend()
     rows = tuple(
-        (name, _mean([a[name] for a in found.accuracy]))
+        (name, cell([a[name] for a in found.accuracy]))
         for name in (found.accuracy[0] if found.accuracy else {})
     )
     accuracy = Table(("Samples seen", "Share of modes found"), rows) if rows else None
     text = ("What q says of held-out trajectories after 20 samples.",)
     return Section("Which mode is it?", text, accuracy, "plots/z.svg")
-
-
-def _mean(values: Sequence[float]) -> str:
-    mean, low, _ = interval(values)
-    return format_number(mean) + ("" if low is None else f" ± {format_number(mean - low)}")
