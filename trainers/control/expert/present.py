@@ -87,6 +87,6 @@ def _sections(
         parts.append(Section("Under noise", noisy, table(plant, found, quiet=False)))
     quiet = ("One episode in each mode. The bound knows the plant and the future.",)
     parts.append(Section("Without noise", quiet, table(plant, found, quiet=True)))
-    for title, file, caption in response_pictures(plant, found, run.artifact("plots/x").parent):
+    for title, file, caption in response_pictures(plant, found, run.path / "plots"):
         parts.append(Section(title, svg=f"plots/{file}", caption=caption))
     return parts

@@ -100,8 +100,7 @@ def _add_closed_loop(
         )
     quiet = "One episode in each mode. The bound knows the plant and the future."
     result.sections.append(Section("Without noise", (quiet,), table(plant, found.responses, True)))
-    folder = run.artifact("plots/x").parent
-    for title, file, caption in response_pictures(plant, found.responses, folder):
+    for title, file, caption in response_pictures(plant, found.responses, run.path / "plots"):
         result.sections.append(Section(title, svg=f"plots/{file}", caption=caption))
 
 

@@ -34,7 +34,7 @@ def run(config: Config, run: Run) -> Result:
         found.gain.append(float(explained[0] - explained[1]))
         z = _judge(config, found, plain, clone, learnt, held, seed)
         if i == 0:
-            save(run.artifact(f"{FOLDER}/x").parent, controller_of(clone, given, z))
+            save(run.path / FOLDER, controller_of(clone, given, z))
             _look(found, clone, held)
     return present(config, found, run)
 
