@@ -82,7 +82,8 @@ def test_a_new_run_has_everything_that_describes_it(tmp_path: Path) -> None:
         assert json.loads((run.path / "origins.json").read_text()) == origins
         machine = json.loads((run.path / "environment.json").read_text())
         assert machine["python"] == sys.version.split()[0]
-        assert machine["packages"]["ray"]
+        for name in ("ray", "numba", "scipy"):
+            assert machine["packages"][name]
         assert machine["cpus"] >= 1
         run.close(Result({}, {}, [0]))
 
