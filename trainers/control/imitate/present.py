@@ -41,6 +41,7 @@ def present(config: Config, found: Findings, run: Run) -> Result:
             "cloning explains of held-out trajectories. Either there is one mode, or the "
             "observations already tell which: plain cloning is enough."
         )
+    result.warnings += _unused_modes(config, found)
     _add_accuracy(result, found)
     plant = found.given.plant
     if plant is not None and found.responses:
@@ -73,6 +74,18 @@ def _summary(config: Config, found: Findings, result: Result) -> str:
         return start
     share = result.figures["mode_accuracy_20"].value
     return f"{start}; it tells the mode of {share:.1%} of new ones after 20 samples"
+
+
+def _unused_modes(config: Config, found: Findings) -> list[str]:
+    """Say how many modes q uses, where it uses fewer than it has."""
+    modes, held = config.clone.modes, len(found.z)
+    used = len(np.unique(found.z.argmax(1))) if held else modes
+    if config.clone.context != "discrete" or used == modes:
+        return []  # the length of a Gaussian z is no number of modes
+    return [
+        f"q uses {used} of {modes} modes on {held} held-out trajectories: set clone.modes to "
+        f"{used}, or raise clone.held_out if so few may lack one."
+    ]
 
 
 def _add_accuracy(result: Result, found: Findings) -> None:
