@@ -27,6 +27,10 @@ from trainers.control.scores import (
 USEFUL = 0.02
 """Nats a sample that z must add for the modes to be worth having."""
 
+CHANCE = 0.05
+"""That one of K equally frequent modes is missing among the trajectories held out; where it is
+larger, q cannot be said to leave one unused."""
+
 
 def present(config: Config, found: Findings, run: Run) -> Result:
     """Build the result of a run."""
@@ -79,12 +83,13 @@ def _summary(config: Config, found: Findings, result: Result) -> str:
 def _unused_modes(config: Config, found: Findings) -> list[str]:
     """Say how many modes q uses, where it uses fewer than it has."""
     modes, held = config.clone.modes, len(found.z)
-    used = len(np.unique(found.z.argmax(1))) if held else modes
-    if config.clone.context != "discrete" or used == modes:
+    if config.clone.context != "discrete" or modes * (1 - 1 / modes) ** held > CHANCE:
         return []  # the length of a Gaussian z is no number of modes
+    used = len(np.unique(found.z.argmax(1)))
+    if used == modes:
+        return []
     return [
-        f"q uses {used} of {modes} modes on {held} held-out trajectories: set clone.modes to "
-        f"{used}, or raise clone.held_out if so few may lack one."
+        f"q uses {used} of {modes} modes on {held} held-out trajectories; set clone.modes to {used}"
     ]
 
 
