@@ -20,9 +20,9 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
-from scipy import stats
 
 from benchmarks.evidence import Claim, keep, print_claims
+from cluster.evidence import interval
 from envs.registration import BIOREACTOR, CSTR
 
 GOAL_VECTOR, GOAL_SINGLE, GOAL_RATIO = 6e6, 1.5e5, 100.0
@@ -67,9 +67,10 @@ class Rate:
 
 def rate(values: list[float]) -> Rate:
     """Summarise windows by Student's interval of their mean."""
-    mean, n = float(np.mean(values)), len(values)
-    half = float(stats.sem(values) * stats.t.ppf(0.975, n - 1))
-    return Rate(mean, mean - half, mean + half, n)
+    mean, low, high = interval(values)
+    assert low is not None
+    assert high is not None
+    return Rate(mean, low, high, len(values))
 
 
 Window = Callable[[float], float]

@@ -28,11 +28,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from scipy import stats
-
 from benchmarks.evidence import Claim, keep, print_claims
 from benchmarks.peers import work
 from benchmarks.peers.corymb_rounds import ENGINES
+from cluster.evidence import interval
 
 ROOT = Path(__file__).parents[1]
 
@@ -128,11 +127,10 @@ def values(rows: Sequence[dict[str, Any]], peer: str, clients: int, key: str) ->
 def ratio(peer: Sequence[float], ours: Sequence[float]) -> tuple[float, float | None, float | None]:
     """Geometric mean of a peer's cost over ours by repeat, with its 95 % t-interval."""
     logs = [math.log(p / o) for p, o in zip(peer, ours, strict=False)]
-    middle = fmean(logs)
-    if len(logs) < 2:
+    middle, low, high = interval(logs)
+    if low is None or high is None:
         return math.exp(middle), None, None
-    half = float(stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs))
-    return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
+    return math.exp(middle), math.exp(low), math.exp(high)
 
 
 def claims(rows: Sequence[dict[str, Any]]) -> list[Claim]:

@@ -82,12 +82,10 @@ def init(
     recipe: Annotated[str, typer.Option(help="Recipe of the example.")] = "fedgmm",
 ) -> None:
     """Write an example run file and its data into a folder; never overwrites."""
-    from importlib import import_module
-
     from cluster.files import write_text
     from cluster.recipes import find
 
-    files: dict[str, str] = import_module(find(recipe).module).example_files()
+    files: dict[str, str] = find(recipe).package.example_files()
     taken = [name for name in files if (folder / name).exists()]
     if taken:
         raise UsageError(f"{folder} already has {', '.join(taken)}; choose another folder")

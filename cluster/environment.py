@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = (
-    "corymb", "ray", "flwr", "torch", "gymnasium", "numpy", "scipy", "pyarrow", "pydantic",
+    "corymb", "ray", "flwr", "torch", "gymnasium", "numba", "numpy", "scipy", "pyarrow", "pydantic",
     "safetensors", "matplotlib",
 )  # fmt: skip
 

@@ -4,9 +4,14 @@ A recipe returns a `Result`; the run directory stores it as `result.json`; repor
 benchmarks read that file and nothing else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,24 @@ class Figure:
     unit: str = ""
     label: str = ""
     better: str = ""
+
+
+def interval(
+    values: "Sequence[float] | NDArray[Any]",
+) -> tuple[float, float | None, float | None]:
+    """Mean of independent values (n,) and the ends of its 95 % interval (Student's t).
+
+    A single value has no ends.
+    """
+    import numpy as np
+    from scipy import stats  # on use: whoever only reads evidence waits for neither
+
+    x = np.asarray(values, np.float64)
+    mean = float(x.mean())
+    if len(x) < 2:
+        return mean, None, None
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(x) - 1) * x.std(ddof=1) / len(x) ** 0.5)
+    return mean, mean - half, mean + half
 
 
 @dataclass(frozen=True)

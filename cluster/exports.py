@@ -7,7 +7,6 @@ are from the original's, and `predict(place, file, mode, infer) -> CSV text`.
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -68,8 +67,7 @@ def predict(name: str, file: Path, mode: int | None, infer: int | None) -> str:
 
 
 def _ability(recipe: str, function: str, lacking: str) -> Callable[..., Any]:
-    package = import_module(find(recipe).module)
-    found: Callable[..., Any] | None = getattr(package, function, None)
+    found: Callable[..., Any] | None = getattr(find(recipe).package, function, None)
     if found is None:
         raise UsageError(lacking)
     return found

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from cluster.errors import UsageError
@@ -27,14 +28,19 @@ class Recipe:
     paper: str
 
     @property
+    def package(self) -> ModuleType:
+        """The package that holds it, imported; that must not import torch, ray or flwr."""
+        return import_module(self.module)
+
+    @property
     def config(self) -> type["RunConfig"]:
-        """The recipe's configuration model. Importing it must not import torch, ray or flwr."""
-        return cast("type[RunConfig]", import_module(self.module).Config)
+        """The recipe's configuration model."""
+        return cast("type[RunConfig]", self.package.Config)
 
     @property
     def run(self) -> Callable[["RunConfig", "Run"], "Result"]:
         """The function that runs it inside a Ray session."""
-        return cast("Callable[[RunConfig, Run], Result]", import_module(self.module).run)
+        return cast("Callable[[RunConfig, Run], Result]", self.package.run)
 
 
 RECIPES: dict[str, Recipe] = {

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from cluster.session import Session
 
-LOGGERS = ("corymb", "ray", "flwr")
+LOGGERS = ("corymb", "ray", "ray.rllib", "flwr")
+"""Whose words go to log.txt; RLlib, once imported, hands none of its own on to Ray's logger."""
 
 LIVE_SECONDS = 1.0
 QUIET_SECONDS = 5.0
@@ -118,6 +119,7 @@ class Run:
         self._handler.setFormatter(
             logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
         )
+        self._handler.addFilter(_once())
         for name in LOGGERS:
             logging.getLogger(name).addHandler(self._handler)
         logging.getLogger("corymb").setLevel(logging.INFO)
@@ -304,6 +306,18 @@ def _new_folder(parent: Path, start: str) -> Path:
         with contextlib.suppress(FileExistsError):
             path.mkdir()
             return path
+
+
+def _once() -> Callable[[logging.LogRecord], bool]:
+    """A filter that lets a record through once, though a logger and its parent both log here."""
+    last: logging.LogRecord | None = None
+
+    def fresh(record: logging.LogRecord) -> bool:
+        nonlocal last
+        known, last = record is last, record
+        return not known
+
+    return fresh
 
 
 def _append(path: Path) -> IO[str]:

@@ -67,6 +67,7 @@ class Session:
             self._undo.enter_context(_environment(_quiet_environment(folder)))
             if self.embedded:
                 self._undo.enter_context(_environment(_embedded_environment(folder)))
+            self._undo.enter_context(_quiet_terminal())
             self.ensure()
         except BaseException:
             self._close()
@@ -114,7 +115,7 @@ class Session:
             num_gpus=self._settings.num_gpus,
             include_dashboard=False,
             log_to_driver=False,
-            logging_level=logging.ERROR,
+            logging_level=logging.WARNING,
             job_config=_job_config(),
             _temp_dir=str(self._folder / "ray"),
         )
@@ -207,6 +208,28 @@ def _set(values: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
+@contextlib.contextmanager
+def _quiet_terminal() -> Iterator[None]:
+    """Keep Ray's warnings out of the terminal but not out of the run's log.
+
+    `ray.init` can only set the level of the logger, which holds for both, and for the life of the
+    process.
+    """
+    import ray  # noqa: F401  # Ray's handler is there once it is imported
+
+    logger = logging.getLogger("ray")
+    terminal = [h for h in logger.handlers if not isinstance(h, logging.FileHandler)]
+    spoken, levels = logger.level, [handler.level for handler in terminal]
+    for handler in terminal:
+        handler.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(spoken)
+        for handler, level in zip(terminal, levels, strict=True):
+            handler.setLevel(level)
+
+
 def _reread_authentication() -> None:
     """Make Ray look at the RAY_AUTH_ variables again.
 
@@ -247,7 +270,7 @@ def _join(address: str) -> None:
         ray.init(
             address=address,
             log_to_driver=False,
-            logging_level=logging.ERROR,
+            logging_level=logging.WARNING,
             job_config=_job_config(),
         )
     except Exception as error:

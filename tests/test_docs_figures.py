@@ -186,7 +186,29 @@ def test_table_of_other_frameworks() -> None:
         assert line in page
 
 
-COMMITTED = [*DIGITS["claims"], *ROUNDS["claims"], *PEERS["claims"]]
+SPEED = json.loads((ROOT / "benchmarks" / "results" / "env_speed.json").read_text())
+
+
+def test_speed_of_the_plants() -> None:
+    page = (ROOT / "docs" / "control.md").read_text()
+    part = page[page.index("## The two plants") : page.index("## Experts")]
+    rates = {row["name"]: row for row in SPEED["table"]}
+    for start, name in (
+        ("1024 reactors in a vector environment take", "cstr.vector_1024"),
+        ("1024 bioreactors", "bioreactor.vector_1024"),
+        ("one reactor takes", "cstr.single"),
+    ):
+        mean, low, high = (f"{rates[name][key] / 1e6:#.3g}" for key in ("mean", "low", "high"))
+        assert re.search(rf"{start} {mean} million[^(]*\({low} to {high}\)", part), name
+        assert rates[name]["windows"] == 7
+    (ratio,) = [c for c in SPEED["claims"] if c["name"] == "ratio_to_pcgym.single"]
+    mean, low, high = (f"{ratio[key]:.0f}" for key in ("value", "low", "high"))
+    assert f"That is {mean} times as many ({low} to {high})" in part
+    assert f"`{SPEED['command']}`" in part
+    assert f"`{SPEED['commit']['commit'][:7]}`; means of 7 windows" in part
+
+
+COMMITTED = [*DIGITS["claims"], *ROUNDS["claims"], *PEERS["claims"], *SPEED["claims"]]
 
 
 @pytest.mark.parametrize("claim", COMMITTED, ids=lambda c: c["name"])

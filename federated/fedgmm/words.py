@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from scipy import stats
-
-from cluster.evidence import Figure
+from cluster.evidence import Figure, interval
 from cluster.plots import PALETTE
 
 WEAK = 10.0
@@ -51,12 +48,7 @@ def name_of(key: str) -> str:
 
 def over_seeds(values: Sequence[float], label: str, unit: str = "Var(y)") -> Figure:
     """Mean over seeds with its 95 % Student interval; none for a single seed."""
-    data = np.asarray(values, dtype=float)
-    mean = float(data.mean())
-    if len(data) < 2:
-        return Figure(mean, n=len(data), unit=unit, label=label, better="lower")
-    half = float(stats.t.ppf(0.975, len(data) - 1) * data.std(ddof=1) / np.sqrt(len(data)))
-    return Figure(mean, mean - half, mean + half, len(data), unit, label, "lower")
+    return Figure(*interval(values), len(values), unit, label, "lower")
 
 
 COLOURS = dict(

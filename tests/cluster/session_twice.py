@@ -4,6 +4,7 @@ Ray is imported before the first session, and shut down in the middle of it, as 
 """
 
 import json
+import logging
 import os
 import stat
 import tempfile
@@ -41,8 +42,14 @@ def processes(mark: str) -> int:
     return count
 
 
+def levels() -> list[int]:
+    """Of Ray's logger and its handlers."""
+    logger = logging.getLogger("ray")
+    return [logger.level, *(handler.level for handler in logger.handlers)]
+
+
 def once(shutdown: bool) -> dict[str, Any]:
-    before = environment()
+    before, spoken = environment(), levels()
     with Session(ClusterSettings(num_cpus=1)) as session:
         token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
         seen: dict[str, Any] = {
@@ -53,12 +60,15 @@ def once(shutdown: bool) -> dict[str, Any]:
             "cpus": [node["CPU"] for node in session.nodes()],
             "processes": processes(str(token.parent)),
         }
+        logging.getLogger("ray.train").warning("a worker is slow")
+        logging.getLogger("ray.train").error("a worker died")
         if shutdown:
             ray.shutdown()
             session.ensure()
             seen["again"] = ray.get(ray.remote(places).remote())
             seen["kept"] = token.read_text() == seen["secret"]
     after = environment()
+    seen["speaks"] = levels() == spoken
     seen["changed"] = sorted(k for k in before | after if before.get(k) != after.get(k))
     seen["connected"] = ray.is_initialized()
     seen["left"] = [str(p) for f in (tempfile.gettempdir(), Path.home()) for p in Path(f).iterdir()]

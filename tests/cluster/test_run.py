@@ -82,7 +82,8 @@ def test_a_new_run_has_everything_that_describes_it(tmp_path: Path) -> None:
         assert json.loads((run.path / "origins.json").read_text()) == origins
         machine = json.loads((run.path / "environment.json").read_text())
         assert machine["python"] == sys.version.split()[0]
-        assert machine["packages"]["ray"]
+        for name in ("ray", "numba", "scipy"):
+            assert machine["packages"][name]
         assert machine["cpus"] >= 1
         run.close(Result({}, {}, [0]))
 
@@ -380,8 +381,20 @@ def test_log_holds_ours_and_the_libraries_words(run: Run) -> None:
         assert text in log
 
 
+@pytest.mark.parametrize("propagates", [True, False])
+def test_a_library_below_another_is_logged_once(
+    run: Run, propagates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = logging.getLogger("ray.rllib")
+    monkeypatch.setattr(library, "propagate", propagates)
+    for _ in range(2):
+        library.error("an env runner is gone")
+    assert (run.path / "log.txt").read_text().count("an env runner is gone") == 2
+
+
 def test_handlers_go_with_the_run(tmp_path: Path) -> None:
-    before = {name: list(logging.getLogger(name).handlers) for name in ("corymb", "ray", "flwr")}
+    names = ("corymb", "ray", "ray.rllib", "flwr")
+    before = {name: list(logging.getLogger(name).handlers) for name in names}
     with make(tmp_path) as run:
         run.close(Result({}, {}, [0]))
     assert before == {n: list(logging.getLogger(n).handlers) for n in before}

@@ -1,6 +1,7 @@
 """Starting and joining Ray: what a session leaves behind, whom it lets in, when it gives up."""
 
 import json
+import logging
 import os
 import shutil
 import socket
@@ -19,9 +20,11 @@ import pytest
 from cluster import session as module
 from cluster.config import ClusterSettings
 from cluster.errors import ClusterUnreachableError, ResourcesError
+from cluster.evidence import Result
 from cluster.joining import reachable
 from cluster.placement import unplaceable
 from cluster.plan import Plan
+from cluster.run import Run
 from cluster.session import Session, temporary_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,7 +63,7 @@ def twice() -> Iterator[list[dict[str, Any]]]:
         environ = {name: str(place) for name, place in places.items()}
         done = python(str(script), folder=Path(folder), environ=environ)
         assert done.returncode == 0, done.stderr
-        yield json.loads(done.stdout)
+        yield [{**seen, "terminal": done.stderr} for seen in json.loads(done.stdout)]
 
 
 def test_token_is_private_and_outside_of_home_and_checkout(twice: list[dict[str, Any]]) -> None:
@@ -91,7 +94,21 @@ def test_nothing_is_left(twice: list[dict[str, Any]]) -> None:
         assert seen["processes_left"] == 0
         assert seen["left"] == []
         assert not seen["connected"]
+        assert seen["speaks"]
         assert set(seen["changed"]) <= SET_BY_RAY
+
+
+def test_rays_warnings_stay_out_of_the_terminal(twice: list[dict[str, Any]]) -> None:
+    assert "a worker is slow" not in twice[0]["terminal"]
+    assert twice[0]["terminal"].count("a worker died") == 2  # one a session
+
+
+def test_rays_warnings_are_in_the_log(ray_session: Session, tmp_path: Path) -> None:
+    ray_session.ensure()
+    with Run.open(recipe="toy", config_yaml="", origins={}, output=tmp_path) as run:
+        logging.getLogger("ray.train").warning("a worker is slow")
+        run.close(Result({}, {}, [0]))
+    assert "a worker is slow" in (run.path / "log.txt").read_text()
 
 
 def test_temporary_folder_is_short_enough_for_sockets(monkeypatch: pytest.MonkeyPatch) -> None:

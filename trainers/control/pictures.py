@@ -8,7 +8,7 @@ import numpy as np
 from cluster import plots
 from cluster.plots import Line
 from trainers.control.closed_loop import Response
-from trainers.control.plants import PlantSettings
+from trainers.control.plants import SECONDS, PlantSettings
 from trainers.control.scores import Scores, bound, level_name, level_words
 
 SHOWN = {
@@ -16,6 +16,9 @@ SHOWN = {
     "bioreactor": (("y2", "product y2"), ("u1", "control u1"), ("u2", "control u2")),
 }
 """The fields that are drawn, each in a picture of its own."""
+
+TIME = {"cstr": ("time, min", 60.0), "bioreactor": ("time", 1.0)}
+"""What the axis of time is called, and how much of `SECONDS` is one of it."""
 
 
 def response_pictures(
@@ -28,18 +31,14 @@ def response_pictures(
             file = folder / f"{field}-{level_name(plant, level)}.svg"
             lines = [_line(plant, name, r, mode, field) for name, r in scores.items()]
             lines += _bound_line(plant, level, field)
-            plots.lines(file, lines, _time(plant), label)
+            plots.lines(file, lines, TIME[plant.kind][0], label)
             caption = "Quiet episodes; bands are two standard errors over seeds."
             found.append((f"{label}, {level_words(plant, level)}", file.name, caption))
     return found
 
 
-def _time(plant: PlantSettings) -> str:
-    return "time, min" if plant.kind == "cstr" else "time"
-
-
 def _axis(plant: PlantSettings, samples: int) -> np.ndarray:
-    return np.arange(1, samples + 1) * (10 / 60 if plant.kind == "cstr" else 0.05)
+    return np.arange(1, samples + 1) * (SECONDS[plant.kind] / TIME[plant.kind][1])
 
 
 def _line(

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from cluster.evidence import Figure, Table
+from cluster.evidence import Figure, Table, interval
 from cluster.report import format_number
 from envs.bounds import Bound, bioreactor_bound, cstr_bound
 from envs.metrics import product, tracking
@@ -16,8 +15,6 @@ from trainers.control.closed_loop import Response
 from trainers.control.plants import PlantSettings
 
 Floats = NDArray[np.float64]
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -65,20 +62,20 @@ def measured(plant: PlantSettings, episodes: Episodes) -> dict[str, Floats]:
     }
 
 
-def interval(values: Sequence[float] | Floats) -> tuple[float, float | None, float | None]:
-    """Mean and ends of its 95 % interval (Student's t); no ends for a single value."""
-    x = np.asarray(values, np.float64)
-    mean = float(x.mean())
-    if len(x) < 2:
-        return mean, None, None
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(x) - 1) * x.std(ddof=1) / len(x) ** 0.5)
-    return mean, mean - half, mean + half
-
-
 def figure(values: Sequence[float] | Floats, measure: Measure, label: str) -> Figure:
     """A measure's mean over independent values."""
     mean, low, high = interval(values)
     return Figure(mean, low, high, len(values), measure.unit, label, measure.better)
+
+
+def cell(values: Sequence[float] | Floats) -> str:
+    """The mean over independent values in a table, with half its interval where that shows."""
+    if not np.isfinite(values).all():
+        return "not settled"
+    mean, low, _ = interval(values)
+    if low is None or mean - low < 1e-6 * abs(mean):
+        return f"{mean:.4g}"
+    return f"{mean:.4g} ± {mean - low:.2g}"
 
 
 def bound(plant: PlantSettings, level: float) -> Bound | None:
@@ -148,13 +145,3 @@ def table(plant: PlantSettings, scores: Scores, quiet: bool) -> Table:
             rows.append((level_words(plant, level), "bound", *cells))
     names = tuple(f"{m.label}{', ' + m.unit if m.unit else ''}" for m in measures)
     return Table(("Mode", "Controller", *names), tuple(rows))
-
-
-def cell(values: Sequence[float] | Floats) -> str:
-    """A mean over seeds with its interval, as a table shows it."""
-    if not np.isfinite(values).all():
-        return "not settled"
-    mean, low, _ = interval(values)
-    if low is None or mean - low < 1e-6 * abs(mean):
-        return f"{mean:.4g}"
-    return f"{mean:.4g} ± {mean - low:.2g}"

@@ -1,4 +1,4 @@
-"""A plant's export becomes trajectories, and every row of it is accounted for."""
+"""An export read by the settings' own defaults, with every row of it accounted for."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from pydantic import ValidationError
 
-from cluster.errors import UsageError
 from trainers.control.demonstrations.account import Account
 from trainers.control.demonstrations.open import open_demonstrations
 from trainers.control.demonstrations.settings import DemonstrationSettings
@@ -127,40 +125,3 @@ def test_rows_out_of_order_are_sorted_and_repeated_ones_dropped(tmp_path: Path) 
     data, account = opened(written(tmp_path, shuffled, "shuffled.csv"))
     np.testing.assert_array_equal(data.x, clean.x)
     assert reasons(account) == {"the row repeats another": 1}
-
-
-@pytest.mark.parametrize(
-    ("change", "options", "said"),
-    [
-        ({"T": [1e9] * 120}, {"limits": {"T": (0.0, 100.0)}}, "outside its limits"),
-        (
-            {"T": [361.0 + i / 200 for i in range(120)]}, {"limits": {"T": (80.0, 95.0)}},
-            "another unit.*-273.15",
-        ),
-        ({"T": ["cold"] * 120}, {}, "row 2 holds 'cold', which is not a number"),
-        ({}, {"observations": ("Temp", "twice")}, "no column 'Temp'"),
-        ({}, {"observations": ("Twice",)}, "did you mean 'twice'"),
-        ({}, {"shortest": 61}, "no demonstrations are left"),
-        ({"time": [0.0] * 120}, {}, "same time but other values"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_read_is_said_in_words(
-    tmp_path: Path, change: Table, options: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        opened(written(tmp_path, {**export(), **change}), **options)
-
-
-def test_an_empty_file_and_a_missing_one_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty.csv").write_text("")
-    for name, said in (("empty.csv", "is empty"), ("none.csv", "no such file")):
-        with pytest.raises(UsageError, match=said):
-            opened(tmp_path / name)
-    (tmp_path / "header.csv").write_text("time,batch,T,twice,m\n")
-    with pytest.raises(UsageError, match="no rows"):
-        opened(tmp_path / "header.csv")
-
-
-def test_settings_name_all_that_is_missing_at_once() -> None:
-    with pytest.raises(ValidationError, match=r"observations, actions, time, seconds, trajectory"):
-        DemonstrationSettings(path="export.csv")

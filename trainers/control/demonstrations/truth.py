@@ -32,6 +32,8 @@ def read_truth(path: Path) -> dict[str, int]:
     ------
     UsageError : for a file that is not one of modes, or names a trajectory twice.
     """
+    if not path.is_file():
+        raise UsageError(f"{path}: there is no such file; name one of modes as truth")
     try:
         table = parquet.read_table(path, columns=["trajectory", "mode"])
     except (pa.ArrowException, OSError) as error:

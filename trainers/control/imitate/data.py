@@ -1,6 +1,5 @@
 """Which demonstrations are there, of which plant, and what is known of their modes to judge by?"""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from trainers.control.demonstrations.open import open_demonstrations
 from trainers.control.demonstrations.settings import PARQUET_SUFFIXES
 from trainers.control.demonstrations.truth import read_truth
 from trainers.control.imitate.config import Config
+from trainers.control.imitate.fits import check_modes, check_plant, plant_of
 from trainers.control.plants import PlantSettings
 from trainers.control.record import RECORDED, controller, record
 from trainers.control.trajectories import Trajectories
@@ -53,7 +53,7 @@ def demonstrations(config: Config) -> Demonstrations:
 
     Raises
     ------
-    UsageError : for a file that cannot be used, or has too few trajectories for the modes.
+    UsageError : for a file that cannot be used, or too few trajectories for the modes.
     """
     found = _recorded(config) if config.data.path is None else _read(config)
     least = max(2, config.clone.modes)
@@ -62,6 +62,11 @@ def demonstrations(config: Config) -> Demonstrations:
             f"There are {len(found.data)} trajectories for {config.clone.modes} modes; at least "
             f"{least} are needed: give more, or lower clone.modes"
         )
+    if found.mode is not None:
+        learnt = [found.split(config.clone.held_out, seed)[0].mode for seed in config.seeds]
+        known = [mode for mode in learnt if mode is not None]
+        count = int(found.mode.max()) + 1 if found.plant is None else len(found.plant.levels)
+        check_modes(found.mode, known, count)
     return found
 
 
@@ -80,7 +85,8 @@ def _read(config: Config) -> Demonstrations:
     said = parquet.header(path) if ours else None
     plant = None
     if said is not None and said.plant is not None:
-        plant = PlantSettings.model_validate_json(json.dumps(said.plant))
+        plant = plant_of(path, said.plant)
+        check_plant(path, data, plant)
     data = data.take(np.arange(min(len(data), config.data.trajectories)))
     if config.data.truth is None:
         return Demonstrations(data, plant, None, account)

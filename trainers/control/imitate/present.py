@@ -10,13 +10,14 @@ from cluster.report import format_number
 from cluster.run import Run
 from trainers.control.imitate.config import Config
 from trainers.control.imitate.findings import Findings
+from trainers.control.imitate.settings import CloneSettings
 from trainers.control.plants import PlantSettings
 from trainers.control.scores import (
     MEASURES,
     Measure,
     by_seed,
+    cell,
     figure,
-    interval,
     level_name,
     level_words,
 )
@@ -24,6 +25,10 @@ from trainers.control.sections import add_closed_loop
 
 USEFUL = 0.02
 """Nats a sample that z must add for the modes to be worth having."""
+
+CHANCE = 0.05
+"""That one of K equally frequent modes is missing among the trajectories held out; where it is
+larger, q cannot be said to leave one unused."""
 
 
 def present(config: Config, found: Findings, run: Run) -> Result:
@@ -39,6 +44,7 @@ def present(config: Config, found: Findings, run: Run) -> Result:
             "cloning explains of held-out trajectories. Either there is one mode, or the "
             "observations already tell which: plain cloning is enough."
         )
+    result.warnings += unused_modes(config.clone, found)
     add_accuracy(result, found)
     plant = found.given.plant
     if plant is not None and found.responses:
@@ -72,6 +78,19 @@ def _summary(config: Config, found: Findings, result: Result) -> str:
         return start
     share = result.figures["mode_accuracy_20"].value
     return f"{start}; it tells the mode of {share:.1%} of new ones after 20 samples"
+
+
+def unused_modes(settings: CloneSettings, found: Findings) -> list[str]:
+    """Say how many modes q uses, where it uses fewer than it has."""
+    modes, held = settings.modes, len(found.z)
+    if settings.context != "discrete" or modes * (1 - 1 / modes) ** held > CHANCE:
+        return []  # the length of a Gaussian z is no number of modes
+    used = len(np.unique(found.z.argmax(1)))
+    if used == modes:
+        return []
+    return [
+        f"q uses {used} of {modes} modes on {held} held-out trajectories; set clone.modes to {used}"
+    ]
 
 
 def add_accuracy(result: Result, found: Findings) -> None:
@@ -122,14 +141,9 @@ def z_section(found: Findings, run: Run) -> Section:
         drawn.set_ylabel("second")
         drawn.legend()
     rows = tuple(
-        (name, _mean([a[name] for a in found.accuracy]))
+        (name, cell([a[name] for a in found.accuracy]))
         for name in (found.accuracy[0] if found.accuracy else {})
     )
     accuracy = Table(("Samples seen", "Share of modes found"), rows) if rows else None
     text = ("What q says of held-out trajectories after 20 samples.",)
     return Section("Which mode is it?", text, accuracy, "plots/z.svg")
-
-
-def _mean(values: Sequence[float]) -> str:
-    mean, low, _ = interval(values)
-    return format_number(mean) + ("" if low is None else f" ± {format_number(mean - low)}")

@@ -10,7 +10,12 @@ from cluster import plots
 from cluster.evidence import Figure, Result, Section, Table
 from cluster.plots import Interval
 from cluster.run import Run
-from trainers.control.imitate.present import add_accuracy, add_ratios_to_pi, z_section
+from trainers.control.imitate.present import (
+    add_accuracy,
+    add_ratios_to_pi,
+    unused_modes,
+    z_section,
+)
 from trainers.control.irl.config import Config
 from trainers.control.irl.findings import FRESH, IRL, Findings
 from trainers.control.irl.look import HELD, Look
@@ -28,6 +33,7 @@ def present(config: Config, plant: PlantSettings, found: Findings, run: Run) -> 
     _add_looks(result, plant, found, run)
     add_closed_loop(result, plant, found.responses, config.rows, run.path / "plots", IRL)
     add_ratios_to_pi(result, plant, found, IRL)
+    result.warnings += unused_modes(config.clone, found)
     add_accuracy(result, found)
     result.sections.append(z_section(found, run))
     if found.given.account is not None:
