@@ -7,7 +7,7 @@ from cluster.errors import UsageError
 from trainers.control.imitate.data import Demonstrations
 from trainers.control.irl.config import Config
 from trainers.control.irl.settings import CHANGES, Change
-from trainers.control.plants import PlantSettings, task
+from trainers.control.plants import PlantSettings, environment
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,6 @@ def _check(plant: PlantSettings, change: Change, *, told: bool) -> None:
         )
     try:
         moved, keywords = changed(plant, change)
-        task(moved, **keywords)
+        environment(moved, 1, **keywords)
     except ValueError as error:
         raise UsageError(f"{where}: {error}") from None

@@ -15,6 +15,7 @@ from ray.rllib.core import (
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from torch import Tensor
 
 from trainers.control.moments import Arrays, prefixed, under
 from trainers.control.plants import PlantSettings
@@ -115,11 +116,11 @@ class PolicyOptimisation(Algorithm):  # type: ignore[misc]  # RLlib's classes ha
         arrays |= prefixed("adam", self._foreach_learner(RolloutLearner.moments)[0])
         return {name: np.array(value) for name, value in arrays.items()}
 
-    def set_weights_of(self, modules: Mapping[str, Mapping[str, Any]]) -> None:
+    def set_weights_of(self, modules: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Give some of the weights of some modules other values, such as a clone's."""
         state = self._weights()
         for module, weights in modules.items():
-            state[module] |= {name: np.array(value) for name, value in weights.items()}
+            state[module] |= {name: value.numpy().copy() for name, value in weights.items()}
 
         def take(learner: RolloutLearner) -> None:
             learner.set_state({COMPONENT_RL_MODULE: state})
