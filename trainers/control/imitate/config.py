@@ -51,6 +51,11 @@ class Config(RunConfig):
             )
         return self
 
+    @property
+    def recorded(self) -> PlantSettings:
+        """What is recorded on the spot."""
+        return self.plant
+
     def plan(self) -> Plan:
         """All is done in this process."""
         return Plan((), 2 * len(self.seeds) * self.clone.steps, "steps", ())

@@ -71,11 +71,11 @@ def demonstrations(config: Config) -> Demonstrations:
 
 
 def _recorded(config: Config) -> Demonstrations:
-    acting = controller(config.plant, None)
+    acting = controller(config.recorded, None)
     data, mode, _ = record(
-        config.plant, acting, config.data.trajectories, RECORDED + config.seeds[0]
+        config.recorded, acting, config.data.trajectories, RECORDED + config.seeds[0]
     )
-    return Demonstrations(data, config.plant, mode)
+    return Demonstrations(data, config.recorded, mode)
 
 
 def _read(config: Config) -> Demonstrations:

@@ -8,13 +8,12 @@ from pydantic import model_validator
 from cluster.plan import Plan
 from trainers.control.imitate import config as imitate
 from trainers.control.irl.settings import RewardSettings, TransferSettings
+from trainers.control.plants import PlantSettings
 from trainers.control.rl.settings import PolicySettings
 
 SEEN = ("CA", "T", "TC", "b", "error", "integral")
 """Of the reactor: the set-point too, since new ones must be told; the integral keeps clones from
 resting beside it."""
-
-REACTOR: Mapping[str, Any] = {"plant": {"observe": list(SEEN)}}
 
 
 class Config(imitate.Config):
@@ -22,7 +21,6 @@ class Config(imitate.Config):
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "smoke": {
-            **REACTOR,
             "data": {"trajectories": 24},
             "clone": {"steps": 20},
             "rows": 2,
@@ -30,9 +28,8 @@ class Config(imitate.Config):
             "policy": {"iterations": 2, "rows": 8, "samples": 40},
             "transfer": {"policy": {"iterations": 2, "rows": 8, "samples": 20}},
         },
-        "small": REACTOR,
+        "small": {},
         "paper": {
-            **REACTOR,
             "seeds": [0, 1, 2, 3, 4],
             "data": {"trajectories": 2112},
             "reward": {"form": "action", "disturbed": 0.0},
@@ -60,13 +57,20 @@ class Config(imitate.Config):
                 raise ValueError(f"transfer.changes: two are called '{name}'")
         return self
 
+    @property
+    def recorded(self) -> PlantSettings:
+        """What is recorded on the spot; what is seen is more than `imitate` sees by default."""
+        if self.plant.observe or self.plant.kind != "cstr":
+            return self.plant
+        return self.plant.model_copy(update={"observe": SEEN})
+
     def plan(self) -> Plan:
         """The driver, and the env runners and learners of whichever training has more."""
         each = (self.policy, self.transfer.policy)
         actors = max(policy.runners + policy.learners for policy in each)
         return Plan(
-            ({"CPU": 1.0},) * (1 + actors) if actors else (),
+            ({"CPU": 1.0},) * (1 + actors),
             len(self.seeds) * self.policy.iterations,
             "iterations",
-            ("policy.runners", "policy.learners", "cluster.num_cpus") if actors else (),
+            ("policy.runners", "policy.learners", "cluster.num_cpus"),
         )
