@@ -128,7 +128,7 @@ def _add_looks(result: Result, plant: PlantSettings, found: Findings, run: Run) 
         _draw(looks[0], file)
         caption = (
             f"The first seed's reward, {words}: from rest at an error, the valve is put to a "
-            f"position and held for {HELD} samples. Above, the reward at rest."
+            f"position and held for {HELD} samples. Dashed: where the reward would rest."
         )
         result.sections.append(
             Section(f"The reward, {words}", svg=f"plots/{file.name}", caption=caption)

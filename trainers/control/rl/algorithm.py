@@ -1,5 +1,6 @@
 """How does training go on? Rollout, update, weights to the env runners; and what is kept of it."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -195,6 +196,7 @@ def configure(
     learner : by default that of `settings.algorithm`.
     learner_config : what the learner finds in its learner_config_dict, besides `settings`.
     """
+    _spare_the_terminal()
     samples = settings.samples or plant.samples
     total = settings.iterations * settings.rows * samples
     return (
@@ -231,8 +233,15 @@ def configure(
             grad_clip=settings.grad_clip,
             grad_clip_by="global_norm",
         )
-        .debugging(seed=seed, log_level="ERROR")
+        .debugging(seed=seed)
     )
+
+
+def _spare_the_terminal() -> None:
+    """Leave RLlib's warnings to the run's log; its own handler came with the import."""
+    for handler in logging.getLogger("ray.rllib").handlers:
+        if not isinstance(handler, logging.FileHandler):
+            handler.setLevel(logging.ERROR)
 
 
 def learner_of(settings: PolicySettings) -> type[RolloutLearner]:
