@@ -4,7 +4,7 @@
 
 Both train the same networks with the same rollouts, minibatches and epochs on the same compiled
 vector environment, in turns in one process on one thread. The peer (MIT licence) is not a
-dependency: `pip install stable-baselines3`.
+dependency: `pip install -e '.[peers]'`.
 """
 
 import argparse
@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.vector import VectorEnv
 
 from benchmarks.evidence import Claim, keep, print_claims
 from cluster.config import ClusterSettings
 from cluster.evidence import interval
 from cluster.session import Session
-from envs.interface import ProcessVectorEnv
 from trainers.control.expert.config import Config
 from trainers.control.expert.train import algorithm_of
 from trainers.control.plants import environment
+from trainers.control.rl.settings import PolicySettings
 
 
 def rollout(config: Config) -> tuple[int, int]:
@@ -60,7 +61,7 @@ def peer(config: Config) -> Callable[[int], None]:
     return train
 
 
-def adapted(env: ProcessVectorEnv) -> Any:  # noqa: C901  # the peer's interface has as many methods
+def adapted(env: VectorEnv[Any, Any, Any]) -> Any:  # noqa: C901  # the peer's interface has as many methods
     """The vector environment as the peer wants it: a row's next episode begins in its last step."""
     from stable_baselines3.common.vec_env import VecEnv
 
@@ -69,7 +70,8 @@ def adapted(env: ProcessVectorEnv) -> Any:  # noqa: C901  # the peer's interface
             super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
 
         def reset(self) -> np.ndarray:
-            return env.reset(seed=0)[0]
+            seen: np.ndarray = env.reset(seed=0)[0]
+            return seen
 
         def step_async(self, actions: np.ndarray) -> None:
             self._actions = actions
@@ -118,7 +120,8 @@ def main() -> None:
     quick: bool = parser.parse_args().quick
     iterations, turns = (3, 3) if quick else (10, 7)
     torch.set_num_threads(1)
-    config = Config(recipe="expert", expert="learnt")
+    settings = PolicySettings(iterations=300, rows=128, samples=100, epochs=6)
+    config = Config(recipe="expert", expert="learnt", policy=settings)
     samples = math.prod(rollout(config))
     with Session(ClusterSettings(num_cpus=1)):
         both = {"corymb": ours(config), "stable-baselines3": peer(config)}

@@ -22,6 +22,11 @@ EARLY = 12
 """One in so many of the predicted samples is among the first tenth, where most is decided: whoever
 starts wrong meets states that no demonstration shows."""
 
+LATE = 3
+"""One in so many is in the second half, besides those that fall there anyway. Where a transient
+passes through a state near rest, the expert's action still answers what lies behind; with few late
+samples that draws the clone's point of rest away from the expert's."""
+
 
 @dataclass(frozen=True)
 class Tensors:
@@ -120,11 +125,13 @@ class Cloning(nn.Module):
         return explained + s.regulariser * self.inference.regulariser(parameters)
 
     def _times(self, rows: Tensor) -> Tensor:
-        """Samples (n, times) of these rows, some of them early."""
-        length = self._tensors.length[rows, None]
-        share = torch.rand((len(rows), self.settings.times), generator=self.generator)
-        share[:, : math.ceil(self.settings.times / EARLY)] *= 0.1
-        return (share * length).long()
+        """Samples (n, times) of these rows, some of them early and some late."""
+        length, times = self._tensors.length[rows, None], self.settings.times
+        share = torch.rand((len(rows), times), generator=self.generator)
+        early, late = math.ceil(times / EARLY), times // LATE
+        share[:, :early] *= 0.1
+        share[:, early : early + late] = 0.5 + 0.5 * share[:, early : early + late]
+        return torch.minimum((share * length).long(), length - 1)  # 0.5 + 0.5 s may round to 1
 
     def _temperature(self, step: int) -> float:
         high, low = self.settings.temperature

@@ -15,6 +15,11 @@ SEEN = ("CA", "T", "TC", "b", "error", "integral")
 """Of the reactor: the set-point too, since new ones must be told; the integral keeps clones from
 resting beside it."""
 
+BESIDE: Mapping[str, Any] = {
+    "iterations": 40, "rows": 64, "epochs": 4, "lr": 3e-4, "log_sd": -1.0,
+}  # fmt: skip
+"""How the policy beside the reward learns: it begins as a clone and need not go far."""
+
 
 class Config(imitate.Config):
     """A reward from demonstrations, and what a fresh policy makes of it on a changed plant."""

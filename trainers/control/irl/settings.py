@@ -1,12 +1,12 @@
 """How is a reward learnt, and how is it tried on a plant that has changed?"""
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from cluster.config import Settings
-from trainers.control.rl.settings import PolicySettings
+from trainers.control.rl.settings import PolicySettings, over
 
 Form = Literal["state", "shaped", "action"]
 
@@ -90,6 +90,9 @@ CHANGES = (
 )
 """Of the reactor; the last one's modes are in the order of 90 and 86."""
 
+FRESH: Mapping[str, Any] = {"rows": 64, "samples": 100, "iterations": 150, "epochs": 6}
+"""How a policy that knows nothing learns from a reward."""
+
 
 class TransferSettings(Settings):
     """A fresh policy learns from the frozen reward alone, on a plant that has changed."""
@@ -97,4 +100,4 @@ class TransferSettings(Settings):
     changes: tuple[Change, ...] = Field(
         (), description="One training each. Default: six changes (cstr), none (bioreactor)."
     )
-    policy: PolicySettings = PolicySettings(rows=64, samples=100, iterations=150, epochs=6)
+    policy: Annotated[PolicySettings, over(FRESH)] = PolicySettings(**FRESH)

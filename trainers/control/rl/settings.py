@@ -1,8 +1,9 @@
 """How is a policy optimised? Rollouts, the surrogate's options, sizes of networks."""
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from cluster.config import Settings
 
@@ -49,3 +50,12 @@ class PolicySettings(Settings):
                 "learners to 0 or 1, or use 'ppo'"
             )
         return self
+
+
+def over(defaults: Mapping[str, Any]) -> BeforeValidator:
+    """Lay what a file gives over a recipe's own defaults instead of over those of the class."""
+
+    def laid(given: Any) -> Any:
+        return {**defaults, **given} if isinstance(given, Mapping) else given
+
+    return BeforeValidator(laid)
