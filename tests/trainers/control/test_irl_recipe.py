@@ -14,6 +14,7 @@ from cluster.execute import start as started
 from trainers.control.controller import FOLDER, load_from
 from trainers.control.demonstrations.truth import read_truth
 from trainers.control.export import export_run
+from trainers.control.irl.config import Config
 from trainers.control.predict import predict_file
 
 CHANGES = [{"name": "fouled jacket", "factors": {"U": 0.9}}, {"name": "up", "modes": [91.0, 87.0]}]
@@ -104,3 +105,11 @@ def test_what_cannot_be_run_is_refused_before_it_starts(
 def test_a_training_that_diverges_says_where(tmp_path: Path) -> None:
     with pytest.raises(CorymbError, match=r"Inverse RL, seed 0 diverged.*Lower policy\.lr"):
         start(tmp_path, recipe="irl", policy={"lr": 1e30, "iterations": 4, "rows": 4})
+
+
+def test_a_run_file_that_changes_one_setting_keeps_the_others() -> None:
+    values = {"policy": {"lr": 1e-4}, "transfer": {"policy": {"iterations": 9}}}
+    config = Config.model_validate({"recipe": "irl", **values})
+    assert (config.policy.lr, config.policy.rows, config.policy.iterations) == (1e-4, 64, 40)
+    fresh = config.transfer.policy
+    assert (fresh.iterations, fresh.samples, fresh.rows) == (9, 100, 64)

@@ -1,7 +1,7 @@
 """Configuration of recipe `irl`: demonstrations, clones, the reward, and plants that change."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -9,7 +9,7 @@ from cluster.plan import Plan
 from trainers.control.imitate import config as imitate
 from trainers.control.irl.settings import RewardSettings, TransferSettings
 from trainers.control.plants import PlantSettings
-from trainers.control.rl.settings import PolicySettings
+from trainers.control.rl.settings import PolicySettings, over
 
 SEEN = ("CA", "T", "TC", "b", "error", "integral")
 """Of the reactor: the set-point too, since new ones must be told; the integral keeps clones from
@@ -48,7 +48,7 @@ class Config(imitate.Config):
     }
 
     reward: RewardSettings = RewardSettings()
-    policy: PolicySettings = PolicySettings(iterations=40, rows=64, epochs=4, lr=3e-4, log_sd=-1.0)
+    policy: Annotated[PolicySettings, over(BESIDE)] = PolicySettings(**BESIDE)
     transfer: TransferSettings = TransferSettings()
 
     @model_validator(mode="after")
