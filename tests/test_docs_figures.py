@@ -223,7 +223,8 @@ def test_control_table() -> None:
     order = (
         "expert_ratio_to_bound.90", "expert_ratio_to_bound.86", "bioreactor.ratio_to_optimum.k05",
         "bioreactor.ratio_to_optimum.k07", "iae_ratio_to_pi.90", "iae_ratio_to_pi.86", "offset.90",
-        "offset.86", "mode_accuracy_20",
+        "offset.86", "mode_accuracy_20", "bioreactor.clone_ratio_to_expert.k05",
+        "bioreactor.clone_ratio_to_expert.k07",
     )  # fmt: skip
     kept = json.loads((ROOT / "benchmarks" / "results" / "irl_quality.json").read_text())
     claims = {claim["name"]: claim for claim in kept["claims"]}

@@ -107,9 +107,13 @@ def test_a_training_that_diverges_says_where(tmp_path: Path) -> None:
         start(tmp_path, recipe="irl", policy={"lr": 1e30, "iterations": 4, "rows": 4})
 
 
-def test_a_run_file_that_changes_one_setting_keeps_the_others() -> None:
-    values = {"policy": {"lr": 1e-4}, "transfer": {"policy": {"iterations": 9}}}
-    config = Config.model_validate({"recipe": "irl", **values})
+def test_a_run_file_that_changes_one_setting_keeps_the_others(tmp_path: Path) -> None:
+    values = {"policy": {"lr": 1e-4, "hidden": [32]}, "transfer": {"policy": {"iterations": 9}}}
+    file = tmp_path / "run.yaml"
+    file.write_text(json.dumps({"recipe": "irl", **values}))
+    config = configuration.load(file).config
+    assert isinstance(config, Config)
     assert (config.policy.lr, config.policy.rows, config.policy.iterations) == (1e-4, 64, 40)
+    assert config.policy.hidden == (32,)
     fresh = config.transfer.policy
     assert (fresh.iterations, fresh.samples, fresh.rows) == (9, 100, 64)

@@ -104,7 +104,8 @@ def test_fewer_trajectories_than_modes_are_refused(tmp_path: Path) -> None:
         start(tmp_path, recipe="imitate", clone={"modes": 30, "steps": 5})
 
 
-def test_an_expert_that_diverges_says_where(tmp_path: Path) -> None:
-    policy = {"iterations": 3, "rows": 4, "samples": 10, "lr": 1e30}
+@pytest.mark.parametrize("algorithm", ["ppo", "trpo"])
+def test_an_expert_that_diverges_says_where(tmp_path: Path, algorithm: str) -> None:
+    policy = {"algorithm": algorithm, "iterations": 3, "rows": 4, "samples": 10, "lr": 1e30}
     with pytest.raises(CorymbError, match=r"diverged in iteration \d.*Lower policy\.lr"):
         start(tmp_path, recipe="expert", expert="learnt", policy=policy)

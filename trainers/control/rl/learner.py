@@ -159,10 +159,17 @@ class RolloutLearner(TorchLearner):  # type: ignore[misc]  # RLlib's classes hav
 
 
 def standardised(values: Tensor) -> Tensor:
-    """Centre and scale values over all learners' samples."""
+    """Centre and scale values over all learners' samples.
+
+    Raises
+    ------
+    ValueError : where they are no finite numbers, or too large to be squared.
+    """
     sums = all_summed(
         torch.stack([torch.tensor(float(len(values))), values.sum(), values.square().sum()])
     )
+    if not torch.isfinite(sums).all():
+        raise ValueError("The value of what is seen is not a finite number.")
     mean = sums[1] / sums[0]
     return (values - mean) / torch.sqrt((sums[2] / sums[0] - mean.square()).clamp_min(1e-12))
 

@@ -56,6 +56,10 @@ def over(defaults: Mapping[str, Any]) -> BeforeValidator:
     """Lay what a file gives over a recipe's own defaults instead of over those of the class."""
 
     def laid(given: Any) -> Any:
-        return {**defaults, **given} if isinstance(given, Mapping) else given
+        if not isinstance(given, Mapping):
+            return given
+        # What passed through here is held to Python's types, where a list is no tuple.
+        fixed = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+        return {**defaults, **fixed}
 
     return BeforeValidator(laid)
